@@ -1,4 +1,4 @@
-"""Everything that sweep raises on purpose, and what went wrong in an author's code.
+"""Everything that sweep raises on purpose, what went wrong in an author's code, and how numbers and times are written.
 
     SweepError
     ├── InputError          the user's input is wrong: one line per mistake, exit code 2
@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
+import math
 import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-Z\\^_]|\x9b[0-?]*[ -/]*[@-~]")
@@ -86,6 +89,60 @@ def printable(text: str) -> str:
 def plural(noun: str, count: int) -> str:
     """Return the noun as it stands after a number: ``epoch`` after 1, ``epochs`` after others."""
     return noun if count == 1 else f"{noun}s"
+
+
+def figure(value: float) -> str:
+    """Return four significant digits, without an exponent for numbers of everyday size."""
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1e4 and abs(value) < 1e9:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def score(value: float) -> str:
+    """Return four significant digits with their zeros, so that a column of results can be compared at a glance."""
+    return f"{value:#.4g}" if math.isfinite(value) and 1e-4 <= abs(value) < 1e4 else figure(value)
+
+
+def money(amount: float) -> str:
+    """Return an amount to the hundredth, and what is below one with two digits."""
+    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
+
+
+def setting(value: object) -> str:
+    """Return a hyperparameter's value in a table or a line."""
+    if type(value) is float:
+        return figure(value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def settings(params: Mapping[str, object], names: Iterable[str]) -> str:
+    """Return ``learning_rate=0.001 augmentation=low``: those of ``names`` that the trial has."""
+    return " ".join(f"{name}={setting(params[name])}" for name in names if name in params)
+
+
+def duration(seconds: float) -> str:
+    """Return ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes:02} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def roughly(seconds: float) -> str:
+    """Return ``about 45 s``, ``about 3 min 20 s``: a duration without figures that an estimate does not have."""
+    return f"about {duration(seconds) if seconds >= 59.95 else f'{max(round(seconds), 1)} s'}"
+
+
+def moment(time: float) -> str:
+    """Return a time in seconds since 1970, to the minute, in UTC as everywhere in the results."""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def shortened(text: str, length: int = 300) -> str:

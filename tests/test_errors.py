@@ -1,10 +1,12 @@
-"""Texts of others on a terminal."""
+"""Texts of others on a terminal, and numbers and times as they are read."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from sweep.errors import first_line, printable, shortened
+from sweep.errors import duration, figure, first_line, moment, printable, roughly, score, setting, settings, shortened
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,59 @@ def test_long_texts_end_after_a_word() -> None:
     assert shortened("x" * 50, 20) == f"{'x' * 17}..."
     assert first_line(ValueError("\n\x1b[31mwhat it says\nand more"), 12) == "what it says"
     assert first_line(ValueError()) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.001, "0.001"),
+        (1e-05, "1e-05"),
+        (0.95113, "0.9511"),
+        (12345.678, "12346"),
+        (1234567.0, "1234567"),
+        (3e12, "3e+12"),
+        (-2.0, "-2"),
+        (0.0, "0"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_figures_have_four_significant_digits(value, text):
+    assert figure(value) == text
+
+
+def test_scores_line_up():
+    assert [score(value) for value in (0.95, 0.95113, 1.0, 12.5, 0.0, 1e-9, math.inf)] == [
+        *("0.9500", "0.9511", "1.000", "12.50", "0", "1e-09", "inf")
+    ]
+
+
+def test_settings_read_like_the_file():
+    params = {"lr": 1e-3, "n": 123456, "aug": "low", "layers": [8, 4], "on": True, "none": None}
+    text = "lr=0.001 n=123456 aug=low layers=[8, 4] on=true none=null"
+    assert settings(params, (*params, "absent")) == text
+    assert setting("[red]") == "[red]"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1.94, "1.9 s"),
+        (59.96, "1 min 00 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 05 min"),
+        (3600 * 76, "3 d 4 h"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_moments_are_utc():
+    assert moment(1_700_000_000.0) == "2023-11-14 22:13 UTC"
+
+
+def test_an_estimate_has_no_figures_that_nobody_knows():
+    assert [roughly(seconds) for seconds in (0.2, 45.4, 119, 18000)] == [
+        *("about 1 s", "about 45 s", "about 1 min 59 s", "about 5 h 00 min")
+    ]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.analysis import read
-from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
+from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
-from sweep.errors import StoreError, plural, printable
-from sweep.events import PAUSES, Role, Status, Value
+from sweep.errors import StoreError, plural, printable, score, setting
+from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
 from sweep.statistics import TOO_FEW, Verdict, seeds_for
 from sweep.store.folder import ResultsFolder, folders
@@ -38,12 +38,12 @@ def _against_baseline(found: Confirmation) -> str:
         others = [row for row in found.rows if row is not best and row.difference is not None]
         if not others:
             return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
-        near = min(others, key=lambda row: abs(row.difference or 0.0), default=None)
-        behind = f": the nearest is {_gap(near)} behind" if near else ""
-        return f"Nothing that the search found beats the baseline{behind}."
+        near = min(others, key=lambda row: abs(row.difference or 0.0))
+        behind = _gap(near.difference or 0.0, near.low, near.high)
+        return f"Nothing that the search found beats the baseline: the nearest is {behind} behind."
     if baseline.difference is None:
         return f"The baseline {baseline.reason}, and cannot be compared."
-    gap = f"{_gap(baseline)} over {baseline.seeds} fresh seeds"
+    gap = f"{_gap(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
     if baseline.verdict == "worse":
         return f"The best configuration beats the baseline by {gap}."
     return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."
@@ -72,10 +72,10 @@ def _luck(found: Confirmation) -> str:
     best = found.best
     if best.mean is None:
         return ""
-    told = f"Its {found.metric} was {_score(best.selected)} in the search and is {_score(best.mean)} with fresh seeds"
+    told = f"Its {found.metric} was {score(best.selected)} in the search and is {score(best.mean)} with fresh seeds"
     if found.metric in best.tested or _bare(found.metric) in best.tested:
         tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
-        told += f", {_score(tested)} on the test data"
+        told += f", {score(tested)} on the test data"
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
         return f"{told}: the search promised no more."
@@ -86,18 +86,15 @@ def _bare(metric: str) -> str:
     return metric.removeprefix("val_")
 
 
-def _gap(row: Confirmed) -> str:
-    """Return ``0.012 (0.004 to 0.020)``, as what it lacks."""
-    size = f"{abs(row.difference or 0.0):.2g}"
-    if row.low is None or row.high is None:
-        return size
-    sign = -1 if (row.difference or 0.0) < 0 else 1
-    low, high = sorted((sign * row.low, sign * row.high))
-    return f"{size} ({low:.2g} to {high:.2g})"
+def _gap(difference: float, low: float | None, high: float | None) -> str:
+    """Return ``0.012 (0.004 to 0.020)``: the size of a difference, and of the ends of its interval."""
+    size = f"{abs(difference):.2g}"
+    return size if low is None or high is None else f"{size} ({_span(difference, low, high)})"
 
 
-def _score(value: float) -> str:
-    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.4g}"
+def _span(difference: float, low: float, high: float) -> str:
+    low, high = sorted(-end if difference < 0 else end for end in (low, high))
+    return f"{low:.2g} to {high:.2g}"
 
 
 NAMED = 8  # parameters of a configuration that are written out
@@ -145,14 +142,8 @@ def _beside_baseline(ranking: Ranking) -> str:
         return "Nothing beats the baseline. "
     if not own.scores or not own.completed:
         return "The baseline has not completed. "
-    gap = abs(best.scores[0].mean - own.scores[0].mean)
-    if own.difference is not None:
-        gap = abs(own.difference)
-    told = f"{gap:.2g}"
-    if own.difference_low is not None and own.difference_high is not None:
-        ends = (own.difference_low, own.difference_high)
-        low, high = sorted(-end if (own.difference or 0.0) < 0 else end for end in ends)
-        told += f" ({low:.2g} to {high:.2g})"
+    gap = best.scores[0].mean - own.scores[0].mean if own.difference is None else own.difference
+    told = _gap(gap, own.difference_low, own.difference_high)
     if own.verdict is Verdict.WORSE:
         return f"The best configuration beats the baseline by {told}. "
     why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
@@ -184,7 +175,7 @@ def _front(ranking: Ranking) -> str:
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
-        ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
+        ends.append(f"{metric} {score(best.scores[at].mean)} with {_named(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
         f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}.{_behind(ranking)}"
@@ -207,11 +198,11 @@ def _behind(ranking: Ranking) -> str:
 
 def _single(ranking: Ranking) -> str:
     best = ranking.best[0]
-    score = best.scores[0]
-    seeds = len(score.values)
-    reached = f"The best was {_named(best, ranking)} with {score.metric} {_score(score.mean)}"
+    top = best.scores[0]
+    seeds = len(top.values)
+    reached = f"The best was {_named(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
-        reached += f" on average over {seeds} {_trainings(best)}{_interval(score.interval)}"
+        reached += f" on average over {seeds} {_trainings(best)}{_interval(top.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
@@ -240,16 +231,16 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
 def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     """Return why nothing can be said, and what would help."""
     best, follower = ranking.best[0], others[0]
-    score, next_score = best.scores[0], follower.scores[0]
-    equal = sum(row.scores[0].mean == score.mean for row in others)
+    top = best.scores[0]
+    equal = sum(row.scores[0].mean == top.mean for row in others)
     if equal:
         told = f"{equal} other {plural('configuration', equal)} reached the same score"
     else:
-        told = f"The next, {_named(follower, ranking)}, is {abs(score.mean - next_score.mean):.2g} behind"
+        told = f"The next, {_named(follower, ranking)}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
     needed = seeds_for(len(others))
     if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
         return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
-    if len(score.values) < 2:
+    if len(top.values) < 2:
         return (
             f"{told}. With one seed it cannot be told from luck; repeats: {needed} in the sweep file trains each "
             f"with {needed} seeds, the fewest that can tell {len(others) + 1} configurations apart."
@@ -271,11 +262,9 @@ def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
     named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
     if not row.difference:
         return f"{named} has the same mean"
-    low, high = row.difference_low or 0.0, row.difference_high or 0.0
-    if row.difference < 0:
-        low, high = -high, -low
     p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
-    return f"{named} is {abs(row.difference):.2g} behind (95 % interval {low:.2g} to {high:.2g}{p})"
+    span = _span(row.difference, row.difference_low or 0.0, row.difference_high or 0.0)
+    return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
 
 def _share(rows: Sequence[Ranked], others: Sequence[Ranked]) -> str:
@@ -297,7 +286,7 @@ def _trainings(row: Ranked) -> str:
 
 
 def _named(row: Ranked, ranking: Ranking) -> str:
-    parts = [f"{name}={_setting(row.params[name])}" for name in ranking.varying if name in row.params]
+    parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more
     trials = sorted(trial.trial for trial in row.trials)
@@ -310,11 +299,7 @@ def _named(row: Ranked, ranking: Ranking) -> str:
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (95 % interval {_score(interval[0])} to {_score(interval[1])})"
-
-
-def _setting(value: Value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "" if interval is None else f" (95 % interval {score(interval[0])} to {score(interval[1])})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

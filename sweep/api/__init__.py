@@ -17,8 +17,7 @@ import pandas as pd
 
 from sweep.analysis import Step, Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
-from sweep.errors import InputError, did_you_mean, printable
-from sweep.render import duration, score, settings
+from sweep.errors import InputError, did_you_mean, duration, printable, score, settings
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder, folders

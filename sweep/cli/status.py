@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options, submitting
-from sweep.errors import InputError, plural, printable
+from sweep.errors import InputError, duration, money, plural, printable, score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,6 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
-    from sweep import render
     from sweep.analysis.verdict import listed
     from sweep.render import document
     from sweep.runner import resuming
@@ -64,12 +63,12 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         lines.append(f"paused   {found.paused} of the interrupted, until {_rule(spec)} lets them go on")
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
-        lines.append(f"best     {found.metric} {render.score(found.best)}, trial {found.best_trial}{verdict}")
+        lines.append(f"best     {found.metric} {score(found.best)}, trial {found.best_trial}{verdict}")
     if found.cost is not None:
-        lines.append(f"cost     {render.money(found.cost)}")
+        lines.append(f"cost     {money(found.cost)}")
     if written is not None:
-        age = render.duration(max(0.0, time.time() - written))
-        lines.append(f"written  {age} ago, after {render.duration(found.duration_s or 0.0)} of work")
+        age = duration(max(0.0, time.time() - written))
+        lines.append(f"written  {age} ago, after {duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo(printable("\n".join(lines)))

@@ -8,7 +8,6 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sweep import analysis, runner
@@ -16,7 +15,7 @@ from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
-from sweep.errors import InputError, printable
+from sweep.errors import InputError, moment, printable
 from sweep.events import Value
 from sweep.inspection import Source
 from sweep.runner import restoring
@@ -166,13 +165,12 @@ def _provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
     git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
-    began = datetime.fromtimestamp(facts.kept.started.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
     commit = str(git.get("commit", "unknown")) + (" and uncommitted changes" if git.get("dirty") else "")
     gpus = about.get("gpus")
     told: dict[str, object] = {
         "sweep": facts.kept.sweep.folder.name,
         "trial": f"{facts.kept.trial} ({facts.kept.started.trial_id})",
-        "began": began,
+        "began": moment(facts.kept.started.time),
         "retrained from": f"{origin.get('sweep')}, trial {origin.get('trial')}" if origin else None,
         "git commit": commit,
         "machine": about.get("platform"),

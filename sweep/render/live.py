@@ -21,9 +21,9 @@ from rich.text import Text
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Ended, Standing
-from sweep.errors import plural, printable
+from sweep.errors import duration, plural, printable, score, settings
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.render import STYLES, duration, score, settings
+from sweep.render import STYLES
 from sweep.render.status import Frame, picture
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"

@@ -10,9 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sweep import prices
-from sweep.errors import plural
+from sweep.errors import duration, money, plural, score, setting, settings
 from sweep.events import Params, Value
-from sweep.render import duration, money, score, setting, settings
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
@@ -43,8 +42,7 @@ def rates_as_dict(curve: Curve) -> dict[str, Value]:
 
 def rates_lines(curve: Curve) -> list[str]:
     """Return the curve as text: smoothed losses over the logarithm of the rate, and the two suggestions."""
-    named = " ".join(f"{name}={value}" for name, value in curve.params.items())
-    title = f"{RATE} of {named or 'the first configuration'}"
+    title = f"{RATE} of {settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
         return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
     return [title, *_plot(curve), *_said(curve)]

@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.live_status import Ended, Failure, Open, Standing
-from sweep.errors import plural, printable
+from sweep.errors import duration, figure, money, plural, printable, roughly, score, settings
 from sweep.events import Status
-from sweep.render import STYLES, duration, figure, money, score, settings
+from sweep.render import STYLES
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -105,7 +105,7 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
     total, done = standing.total, standing.finished
     elapsed = duration(standing.active_s(now))
     left_s = standing.left_s(now) if running else None
-    times = [elapsed, *([] if left_s is None else [f"about {_roughly(left_s)} left"])]
+    times = [elapsed, *([] if left_s is None else [f"{roughly(left_s)} left"])]
     if total is None:
         return [[(GAP.join([f"{done} trials", *times]), "")]]
     share = done + sum(trial.epochs / trial.of for trial in standing.open.values() if trial.of)
@@ -259,11 +259,6 @@ def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
 
 def _value(value: float | None) -> str:
     return "" if value is None else score(value)
-
-
-def _roughly(seconds: float) -> str:
-    """Return a duration without figures that an estimate does not have."""
-    return duration(seconds) if seconds >= 59.95 else f"{max(round(seconds), 1)} s"
 
 
 def _line(parts: Sequence[_Part], frame: Frame) -> Text:

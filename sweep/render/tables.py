@@ -19,9 +19,9 @@ from sweep.analysis import Step, changed_params, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
-from sweep.errors import printable
+from sweep.errors import duration, moment, money, printable, score, setting, settings
 from sweep.events import Params
-from sweep.render import STYLES, duration, moment, money, score, setting, settings
+from sweep.render import STYLES
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import HeldOut

@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError, did_you_mean, moment
 from sweep.events import plain
 from sweep.store import HAS_LOCKS, is_locked, lock, object_store, process, remote, replacing, storing, sweep_info
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
@@ -295,9 +294,8 @@ def _check_free(folder: ResultsFolder) -> None:
 def _summary(folder: ResultsFolder) -> str:
     """Return what a taken folder holds, cheaply: how many trials, and when it last ran."""
     last = folder.log if folder.log.exists() else folder.info
-    when = datetime.fromtimestamp(last.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     trials = 0
     if folder.log.exists():
         with folder.log.open("rb") as lines:
             trials = sum(line.startswith(b'{"event":"trial_started"') for line in lines)
-    return f"{trials} {'trial' if trials == 1 else 'trials'}, last run {when}"
+    return f"{trials} {'trial' if trials == 1 else 'trials'}, last run {moment(last.stat().st_mtime)}"

@@ -103,6 +103,12 @@ def test_names_cannot_turn_the_sentence_round(sweep_of) -> None:
     assert "\u202e" not in sentence(rank([read(sweep_of(runs))]))
 
 
+def test_numbers_read_as_in_the_tables(sweep_of) -> None:
+    runs = [({"a": 2e8, "b": 2e4, "c": b}, Status.COMPLETED, [{"acc": 12345.6}]) for b in (True, False)]
+    runs[1][0].update(a=1.0, b=1.0)
+    assert "a=200000000, b=20000, c=true (trial 0) with acc 12346." in sentence(rank([read(sweep_of(runs))]))
+
+
 def test_of_many_parameters_some_are_named(sweep_of) -> None:
     runs = [({f"p{k}": k * n for k in range(1, 30)}, Status.COMPLETED, [{"acc": n / 2}]) for n in (0, 1)]
     answer = sentence(rank([read(sweep_of(runs))]))

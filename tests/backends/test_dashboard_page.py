@@ -65,14 +65,14 @@ def test_a_pointer_has_a_name_that_fits_into_an_address(monkeypatch: pytest.Monk
 
 def test_words_for_a_line_and_for_the_page() -> None:
     line, told = words(VITALS)
-    assert line == "7 of 27 trials; best val_accuracy 0.98061 (trial 4); about 2 min left"
+    assert line == "7 of 27 trials; best val_accuracy 0.9806 (trial 4); about 2 min 05 s left"
     assert told == {
         "objective": "val_accuracy, maximize",
         "progress": "7 of 27 trials, 123 epochs",
         "trials": "2 running, 3 completed, 4 pruned",
         "running": "2",
-        "best": "val_accuracy 0.98061 (trial 4)",
-        "left": "about 2 min",
+        "best": "val_accuracy 0.9806 (trial 4)",
+        "left": "about 2 min 05 s",
     }
 
 

@@ -12,10 +12,11 @@ from sweep.runner.lr_range_test import Curve
 
 
 def test_the_curve_has_both_marks_where_they_belong() -> None:
+    params = {"units": 8, "decay": 2e4, "nesterov": True}
     rates = lr_range_test.rising()
-    found = lr_range_test.curve({"units": 8}, ((r, 2.3 / (1 + (r / 1e-2) ** 2) + (r / 0.3) ** 2) for r in rates))
+    found = lr_range_test.curve(params, ((r, 2.3 / (1 + (r / 1e-2) ** 2) + (r / 0.3) ** 2) for r in rates))
     lines = drawn.rates_lines(found)
-    assert lines[0] == "learning_rate of units=8"
+    assert lines[0] == "learning_rate of units=8 decay=20000 nesterov=true"
     marks = next(line for line in lines if "^" in line and "x" in line)
     assert marks.index("^") < marks.index("x")
     assert max(map(len, lines)) <= 80

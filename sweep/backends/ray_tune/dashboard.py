@@ -29,7 +29,7 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import plural
+from sweep.errors import plural, roughly, score
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -144,10 +144,10 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
     line = f"{of_total} trials"
     if status.best is not None:
         trials = ", ".join(map(str, status.best_trials))
-        told["best"] = f"{status.metric} {status.best:.6g} ({plural('trial', len(status.best_trials))} {trials})"
+        told["best"] = f"{status.metric} {score(status.best)} ({plural('trial', len(status.best_trials))} {trials})"
         line += f"; best {told['best']}"
     if status.left_s is not None:
-        told["left"] = f"about {status.left_s / 60:.0f} min" if status.left_s >= 90 else f"about {status.left_s:.0f} s"
+        told["left"] = roughly(status.left_s)
         line += f"; {told['left']} left"
     return line, told
 

@@ -19,9 +19,8 @@ from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
-from sweep.errors import plural, printable
+from sweep.errors import duration, moment, money, plural, printable, setting, settings
 from sweep.events import Status, Value
-from sweep.render import duration, moment, money, setting, settings
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.store.folder import ResultsFolder
