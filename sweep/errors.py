@@ -165,13 +165,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
 
 
+def guess(name: str, known: Iterable[str]) -> str:
+    """Return a hint that names the nearest known name; empty where none is like it."""
+    near = nearest(name, known)
+    return f"did you mean {near!r}?" if near else ""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or else all of them."""
     known = sorted(known)
-    near = nearest(name, known)
-    if near:
-        return f"did you mean {near!r}?"
-    return f"known: {', '.join(known)}" if known else ""
+    return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
 
 
 WHOLE = "SWEEP_FULL_TRACEBACKS"

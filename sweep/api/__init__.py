@@ -17,7 +17,7 @@ import pandas as pd
 
 from sweep.analysis import Step, Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
-from sweep.errors import InputError, did_you_mean, duration, printable, score, settings
+from sweep.errors import InputError, duration, guess, printable, score, settings
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder, folders
@@ -73,9 +73,8 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     known = {name.removeprefix("metric."): name for name in of_epochs.columns if name not in _NO_CURVES}
     column = known.get(metric.removeprefix("metric."))
     if column is None:
-        near = did_you_mean(metric, known)
-        hint = f"{near} " if "mean" in near else ""
-        raise InputError.one("curves", f"no trial has reported {metric!r}", f"{hint}there are: {', '.join(known)}")
+        hint = f"{guess(metric, known)} there are: {', '.join(known)}".lstrip()
+        raise InputError.one("curves", f"no trial has reported {metric!r}", hint)
     by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
     wide = of_epochs.pivot(index="epoch", columns=by, values=column)
     order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])

@@ -23,7 +23,7 @@ from sweep.backends import Job, Order, Progress, Surroundings, checkpoints, memo
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
+from sweep.errors import StoppedAtOnce, WorkerLost, first_line, guess, printable
 from sweep.events import Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
@@ -481,5 +481,5 @@ class UnreadParameters:
         return [self._line(name, params) for name in due if name not in self._seen]
 
     def _line(self, name: str, params: Params) -> str:
-        hint = did_you_mean(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if "mean" in hint else "")
+        hint = guess(name, self._seen - set(params))
+        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

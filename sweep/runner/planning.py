@@ -18,7 +18,7 @@ from statistics import fmean
 
 from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices
-from sweep.errors import InputError, Problem, SweepError, did_you_mean
+from sweep.errors import InputError, Problem, SweepError, did_you_mean, guess
 from sweep.events import Params, Value
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
@@ -410,9 +410,8 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     for place in first.values():
         if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
             what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"
-            near = did_you_mean(place.name, there)
-            hint = f'add it, or read it as hp.get("{place.name}", ...)'
-            yield Problem(f"{where}: parameters", what, near if "mean" in near else hint)
+            hint = guess(place.name, there) or f'add it, or read it as hp.get("{place.name}", ...)'
+            yield Problem(f"{where}: parameters", what, hint)
 
 
 def check_imports(source: Source) -> None:

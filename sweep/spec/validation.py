@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from sweep.errors import InputError, Problem, did_you_mean, shortened
+from sweep.errors import InputError, Problem, did_you_mean, guess, shortened
 from sweep.events import Value
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -298,8 +297,8 @@ class _Words:
                 hint = self.hints[value]
             case str() if kinds & {"integer", "number"} and _is_number(value):
                 hint = "remove the underscores" if "_" in value else "remove the quotes"
-            case str() if near := get_close_matches(value, map(str, _choices(expected)), n=1):
-                hint = f"did you mean {near[0]!r}?"
+            case str() if near := guess(value, map(str, _choices(expected))):
+                hint = near
             case float() if "integer" in kinds and value.is_integer():
                 hint = f"write {int(value)}"
             case str() | int() | float() if "array" in kinds:

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import sweep
+from sweep.api import curves_frame
 from sweep.errors import InputError
 from sweep.events import Status
 
@@ -91,6 +92,9 @@ def test_curves_have_a_column_per_trial_in_order_and_end_with_their_trials(sweep
     with pytest.raises(InputError) as caught:
         loaded.curves("ac")
     assert "curves: no trial has reported 'ac'; did you mean 'acc'? there are: " in str(caught.value)
+    of_epochs = pd.DataFrame({"sweep": ["s"], "trial": [0], "epoch": [1], "metric.mean_pool": [0.5]})
+    with pytest.raises(InputError, match="'loss'; there are: mean_pool"):
+        curves_frame(of_epochs, of_epochs, "loss")
 
 
 def test_curves_of_several_sweeps_are_by_sweep_and_trial(sweep_of, monkeypatch, tmp_path):

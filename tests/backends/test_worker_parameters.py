@@ -14,6 +14,12 @@ def test_what_no_trial_reads_is_told_once_with_what_was_asked_for() -> None:
     assert (unread.told(params), unread.told(params)) == ([line], [])
 
 
+def test_no_name_is_suggested_where_none_is_like_it() -> None:
+    unread = UnreadParameters(["rate"])
+    unread.watched({"rate": 1}).get("mean_pool")
+    assert unread.told({"rate": 1}) == ["nothing has read parameter 'rate' in a whole epoch"]
+
+
 def test_what_an_earlier_trial_has_read_is_known_and_an_absent_one_waits() -> None:
     unread = UnreadParameters(["rate"])
     assert unread.watched({"other": 1})["other"] == 1

@@ -166,6 +166,10 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
         f"s.yaml: parameters: no 'units', {places}; did you mean 'unit'?",
         f"s.yaml: parameters: no 'aug.p', {places}; add it, or read it as hp.get(\"aug.p\", ...)",
     ]
+    add = 'add it, or read it as hp.get("units", ...)'
+    assert found("{a: {values: [1]}, mean_pool: {value: 1}, aug: {parameters: {p: {value: 1}}}}") == [
+        f"s.yaml: parameters: no 'units', {places}; {add}"
+    ]
     nested = "aug: {parameters: {p: {value: 1}}}"
     assert found(f"{{units: {{values: [1, 2]}}, a: {{value: 1, when: {{units: 2}}}}, {nested}}}") == []
 
