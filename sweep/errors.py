@@ -154,10 +154,25 @@ def shortened(text: str, length: int = 300) -> str:
     return f"{words if len(words) > room // 2 else text[:room]}..."  # a word may be longer than all there is room for
 
 
-def first_line(error: BaseException, length: int = 300) -> str:
-    """Return the first line of what an error says."""
-    lines = printable(str(error)).strip().splitlines() or [""]
-    return shortened(lines[0], length)
+def first_line(error: BaseException | str, length: int = 300) -> str:
+    """Return the first line of what an error says, or the name of its type where it says nothing."""
+    return shortened(_lines(error)[0], length)
+
+
+def last_line(error: BaseException) -> str:
+    """Return the last line, which is the cause in the errors of a remote process, as `first_line`."""
+    return shortened(_lines(error)[-1])
+
+
+def in_short(error: BaseException) -> str:
+    """Return ``ValueError: its first line``; the type alone where it says nothing."""
+    kind = type(error).__name__
+    return f"{kind}: {first_line(error)}" if str(error).strip() else kind
+
+
+def _lines(error: BaseException | str) -> list[str]:
+    lines = printable(str(error)).strip().splitlines()
+    return lines or ["" if isinstance(error, str) else type(error).__name__]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, cast
 
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Trainable
-from sweep.errors import InputError, TrainableError, shortened
+from sweep.errors import InputError, TrainableError, in_short, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
 
@@ -359,8 +359,7 @@ def named(target: str, folders: Iterable[Path], where: str) -> Any:
         make_importable(folders)
         return _named(target)
     except Exception as error:  # the border to the user's code
-        reason = str(error).splitlines() or [""]
-        raise InputError.one(where, f"{target} cannot be imported: {type(error).__name__}: {reason[0]}") from error
+        raise InputError.one(where, f"{target} cannot be imported: {in_short(error)}") from error
 
 
 def make_importable(folders: Iterable[Path]) -> None:

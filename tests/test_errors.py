@@ -6,7 +6,20 @@ import math
 
 import pytest
 
-from sweep.errors import duration, figure, first_line, moment, printable, roughly, score, setting, settings, shortened
+from sweep.errors import (
+    duration,
+    figure,
+    first_line,
+    in_short,
+    last_line,
+    moment,
+    printable,
+    roughly,
+    score,
+    setting,
+    settings,
+    shortened,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +45,13 @@ def test_long_texts_end_after_a_word() -> None:
     assert shortened("no room for more than this", 14) == "no room for..."
     assert shortened("x" * 50, 20) == f"{'x' * 17}..."
     assert first_line(ValueError("\n\x1b[31mwhat it says\nand more"), 12) == "what it says"
-    assert first_line(ValueError()) == ""
+    assert (first_line(ValueError()), first_line("")) == ("ValueError", "")
+
+
+def test_an_error_in_short_has_its_type_once() -> None:
+    assert in_short(ValueError("\nwhat it says\nand more")) == "ValueError: what it says"
+    assert in_short(ValueError("\n")) == "ValueError"
+    assert [last_line(error) for error in (ValueError("\nfirst\nthe cause\n"), OSError())] == ["the cause", "OSError"]
 
 
 @pytest.mark.parametrize(

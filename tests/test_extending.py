@@ -126,7 +126,7 @@ def test_a_sweep_whose_trials_pause_is_planned_run_replayed_and_resumed(project:
 def test_what_is_no_such_part_is_said_before_anything_starts(project: Path, wrong: str, message: str) -> None:
     with (project / "my_search.py").open("a") as file:
         file.write(
-            "\nclass Broken(Climb):\n    def __init__(self, *given):\n        raise RuntimeError('no such thing')\n"
+            "\nclass Broken(Climb):\n    def __init__(self, *given):\n        raise RuntimeError('\\nno such thing')\n"
         )
     key = wrong.partition(":")[0]
     lines = [wrong if line.startswith(f"{key}:") else line for line in FILE.splitlines()]

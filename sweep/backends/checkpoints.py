@@ -27,7 +27,7 @@ from sweep.backends import stored_checkpoints as copies
 from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
-from sweep.errors import StoreError, first_line
+from sweep.errors import StoreError, first_line, in_short
 from sweep.events import EpochReported, Status, decode, encode
 from sweep.store import process
 from sweep.store.ledger import Change, Ended, Reopened
@@ -156,7 +156,7 @@ def verify(checkpoint: Path) -> Manifest:
                 raise Damaged(f"{name} is damaged" if name in found else f"{name} is missing")
         return _manifest(about)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
-        raise Damaged(f"{MANIFEST} is unreadable ({type(error).__name__}: {error})") from error
+        raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
 
 def trim(folder: Path, keep: int) -> None:

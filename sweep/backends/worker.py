@@ -285,7 +285,7 @@ class Worker:
             try:
                 yield lambda epoch: self._hear(trial, epoch, epochs, began)
             except Stopped as stopped:
-                told = first_line(stopped)
+                told = first_line(str(stopped))
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:

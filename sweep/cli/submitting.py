@@ -365,7 +365,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 
     job = Jobs(address).find(sweep)
     if not as_json:
-        reason = first_line(Exception(job.message)) if job.state == "FAILED" else ""
+        reason = first_line(job.message) if job.state == "FAILED" else ""
         click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
     found = local(job.results)
     if not found.is_dir():

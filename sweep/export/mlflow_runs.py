@@ -74,12 +74,12 @@ def export(sweep: Exported, uri: str) -> Done:
         except InputError:
             raise
         except Exception as error:  # of a driver of a database, of the network, of MLflow
-            what = _first_line(error)
+            what = first_line(error)
             raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
         try:
             return _Export(client, experiment, sweep).all()
         except Exception as error:
-            raise StoreError(f"{uri}: MLflow could not take a run: {_first_line(error)}") from error
+            raise StoreError(f"{uri}: MLflow could not take a run: {first_line(error)}") from error
 
 
 class _Export:
@@ -235,7 +235,3 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _first_line(error: Exception) -> str:
-    return first_line(error) or type(error).__name__

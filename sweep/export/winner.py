@@ -15,7 +15,7 @@ from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
-from sweep.errors import InputError, moment, printable
+from sweep.errors import InputError, in_short, moment, printable
 from sweep.events import Value
 from sweep.inspection import Source
 from sweep.runner import restoring
@@ -319,7 +319,7 @@ def _exported(restored: Restored, aside: Path, formats: Sequence[str]) -> Export
     try:
         found = write(aside, tuple(formats))
     except Exception as error:  # the border to the user's code
-        what = str(error) if type(error).__name__ == "NotExportable" else f"{type(error).__name__}: {error}"
+        what = str(error) if type(error).__name__ == "NotExportable" else in_short(error)
         raise InputError.one(kept.where, f"not exported: {what}") from error
     if not isinstance(found, Exported):
         what = f"{kept.sweep.spec.trainable}.export() returned {type(found).__name__}, expected sweep.contract.Exported"

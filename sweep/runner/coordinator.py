@@ -16,7 +16,7 @@ from msgspec import structs
 
 from sweep.backends import Lost, Order, Progress
 from sweep.contract import Devices
-from sweep.errors import StoreError, TrainableError, first_line
+from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
@@ -325,7 +325,7 @@ class Coordinator:
     def crash(self, error: BaseException) -> None:
         """End the session as a kill would: what is known of the trials may not be what is in the log."""
         with suppress(StoreError):
-            reason = f"crashed: {type(error).__name__}: {first_line(error)}"
+            reason = f"crashed: {in_short(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _is_stopping(self) -> bool:

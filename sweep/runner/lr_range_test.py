@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from sweep.contract import Assignment, Devices
-from sweep.errors import TrainableError, first_line
+from sweep.errors import TrainableError, in_short
 from sweep.events import Params
 from sweep.functions import load_trainable, offers
 from sweep.runner.trials import Terms
@@ -118,7 +118,7 @@ def _tried() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the border to the user's code
-        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error
+        raise TrainableError(f"the rates could not be tried: {in_short(error)}") from error
 
 
 def _others(params: Params) -> Params:

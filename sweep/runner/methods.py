@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
-from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean
+from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean, in_short
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
@@ -247,8 +247,7 @@ def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[G
         except SweepError:
             raise
         except Exception as error:
-            reason = str(error).splitlines() or [""]
-            raise InputError.one(where, f"{target} failed: {type(error).__name__}: {reason[0]}") from error
+            raise InputError.one(where, f"{target} failed: {in_short(error)}") from error
 
     return made
 

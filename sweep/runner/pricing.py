@@ -14,7 +14,7 @@ from statistics import median
 from sweep import prices
 from sweep.analysis import confirmation, survival
 from sweep.contract import Devices, Trainable
-from sweep.errors import StoreError, TrainableError, first_line
+from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.runner.trials import Terms
@@ -266,7 +266,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         if isinstance(trainable, FunctionTrainable):
             trainable.end()
     except Exception as error:
-        raise TrainableError(f"the timed trial failed: {type(error).__name__}: {first_line(error)}") from error
+        raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
     first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 

@@ -18,7 +18,7 @@ from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError, SweepError, first_line, printable
+from sweep.errors import InputError, StoreError, SweepError, in_short, printable
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
@@ -165,7 +165,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     try:
         kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given)
     except Exception as error:  # whatever the user's module raises
-        what = f"{sweep.spec.trainable} cannot be imported: {_told(error)}"
+        what = f"{sweep.spec.trainable} cannot be imported: {in_short(error)}"
         raise InputError.one(
             kept.where, what, "run it where the sweep was run, with what it needs installed"
         ) from error
@@ -179,7 +179,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
             raise ValueError(f"restored epoch {done}, expected {kept.epoch}")
         data = trainable.facts().data
     except Exception as error:  # the border to the user's code
-        what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {_told(error)}"
+        what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
         raise InputError.one(kept.where, what, change) from error
     if kept.facts.data not in (None, data):
         notes.append("the data has changed since the trial was trained")
@@ -269,10 +269,6 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
     return terms.assignment(kept.started, devices, kept.accumulate), note
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
 def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
     if spec.confirm is None:
@@ -329,7 +325,7 @@ def evaluate_tests(
             except SweepError:
                 raise
             except Exception as error:  # the border to the user's code
-                say(f"no test: {type(error).__name__}: {first_line(error)}")
+                say(f"no test: {in_short(error)}")
                 break
             if metrics is None:
                 break

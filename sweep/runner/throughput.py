@@ -17,7 +17,7 @@ from statistics import median
 
 from sweep.backends import memory
 from sweep.contract import Assignment, Devices
-from sweep.errors import TrainableError, first_line
+from sweep.errors import TrainableError, in_short
 from sweep.events import EpochReported, Params, Value
 from sweep.functions import load_trainable
 from sweep.runner.trials import Terms
@@ -182,7 +182,7 @@ def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Ass
         made.begin(assignment)
         made.train(report)
     except Exception as error:  # the border to the user's code
-        reason = "out of memory" if memory.is_short(error) else f"{type(error).__name__}: {first_line(error)}"
+        reason = "out of memory" if memory.is_short(error) else in_short(error)
         return Measured(way, failed=reason)
     counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]
     speeds = [one.examples_per_s for one in counted if one.examples_per_s is not None]

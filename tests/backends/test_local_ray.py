@@ -68,9 +68,14 @@ def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -
     assert seen == [True]
 
 
-def test_a_dashboard_that_does_not_start_is_told_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("message", "told"), [("no port is free\nand more", "no port is free"), ("", "RuntimeError")], ids=str
+)
+def test_a_dashboard_that_does_not_start_is_told_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, message: str, told: str
+) -> None:
     def fail(node: Any, **how: Any) -> None:
-        raise RuntimeError("no port is free\nand more")
+        raise RuntimeError(message)
 
     said = list[str]()
     Started(monkeypatch, start_api_server=fail)
@@ -78,7 +83,7 @@ def test_a_dashboard_that_does_not_start_is_told_and_no_more(monkeypatch: pytest
         start_all()
         until(lambda: said)
         end()
-    assert said == ["Ray runs without its dashboard or monitor: no port is free"]
+    assert said == [f"Ray runs without its dashboard or monitor: {told}"]
 
 
 def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from ray.tune.stopper import Stopper
 from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
+from sweep.errors import in_short
 
 LONGEST_WAIT_S = 60.0
 
@@ -374,7 +375,7 @@ class Publisher(Callback):
         """Publish the end of the session."""
         stopping = self._driver.stopping
         if error is not None:
-            self._publish(dashboard.FAILED, f"{type(error).__name__}: {error}")
+            self._publish(dashboard.FAILED, in_short(error))
         elif stopping is not None:
             self._publish(dashboard.STOPPED, stopping)
         else:

@@ -28,7 +28,7 @@ from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
-from sweep.errors import InputError, plural, printable
+from sweep.errors import InputError, first_line, plural, printable
 from sweep.store.object_store import repeat
 
 _SETTINGS = {
@@ -243,8 +243,8 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
         config = None if _is_client(address) else _described(about)
         context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
+        what = f"{address!r}: {first_line(error)}"
+        raise InputError.one("--address", what, "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
             say(dashboard.address_line(context.dashboard_url))

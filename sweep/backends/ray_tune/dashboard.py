@@ -29,7 +29,7 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import plural, roughly, score
+from sweep.errors import in_short, plural, roughly, score
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -206,7 +206,7 @@ def _harmless() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever Ray has: the page stays as it is, and no trial needs it
-        sys.stderr.write(f"Ray's job page is not kept: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"Ray's job page is not kept: {in_short(error)}\n")
 
 
 def _get(key: str | bytes) -> dict[str, Any] | None:

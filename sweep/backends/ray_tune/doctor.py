@@ -21,6 +21,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.backends.ray_tune import nodes
+from sweep.errors import last_line
 
 PROBE = "trainables.doctor.device_probe"
 MOST = 8  # pairs
@@ -65,8 +66,7 @@ def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[in
         found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
         return found
     except Exception as error:  # whatever keeps Ray from running it would keep it from running a trial
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        return [(1, "", lines[-1])] * 2
+        return [(1, "", last_line(error))] * 2
     finally:
         for rank in ranks:
             with suppress(Exception):  # it is gone already

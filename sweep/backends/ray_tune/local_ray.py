@@ -13,6 +13,7 @@ from typing import Any
 
 from sweep.backends.ray_tune import dashboard, ray_private_api
 from sweep.contract import Devices
+from sweep.errors import first_line
 
 START_S = 120.0
 """How long a node of Ray may take to be in its table; by itself Ray gives up after 30 s, however busy the machine."""
@@ -123,7 +124,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
                 start()
             except Exception as error:  # whatever it is, no trial needs it
                 if not ending.is_set():
-                    say(f"Ray runs without its dashboard or monitor: {str(error).strip().splitlines()[0]}")
+                    say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
             finally:
                 aside.task_done()
 

@@ -18,7 +18,7 @@ from sweep import backends
 from sweep.backends import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, last_line
 from sweep.store.object_store import repeat
 
 PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
@@ -181,5 +181,4 @@ def _got(call: Any) -> Any:
     except ray.exceptions.GetTimeoutError:
         return f"does not answer within {PATIENCE_S:g} s"
     except Exception as error:  # whatever keeps it from running a function would keep it from running a trial
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        return lines[-1]
+        return last_line(error)
