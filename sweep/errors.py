@@ -22,7 +22,7 @@ import os
 import re
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,9 +86,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
 
 
-def plural(noun: str, count: int) -> str:
-    """Return the noun as it stands after a number: ``epoch`` after 1, ``epochs`` after others."""
-    return noun if count == 1 else f"{noun}s"
+def counted(count: int, noun: str) -> str:
+    """Return ``1 epoch``, ``1,200 epochs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
+    """Return ``3, 5`` in their order; ``3 to 6`` for more than two that follow each other."""
+    found = sorted(numbers)
+    row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
+    return f"{found[0]}{to}{found[-1]}" if row else between.join(map(str, found))
+
+
+def trials_named(numbers: Collection[int]) -> str:
+    """Return ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
+    return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
 
 
 def figure(value: float) -> str:
@@ -317,7 +329,7 @@ def _without_stack(message: str) -> str:
             hidden += bool(named)
             continue
         if hidden:
-            lines.append(f"  ... {hidden} {'frame' if hidden == 1 else 'frames'}")
+            lines.append(f"  ... {counted(hidden, 'frame')}")
             hidden = 0
         if line is not None:
             lines.append(line.partition(_VALUES)[0])
@@ -354,8 +366,7 @@ class _Folded(traceback.StackSummary):
     def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
         """Return the lines of one frame."""
         if frame_summary.name == _FOLDED:
-            count = frame_summary.lineno
-            return f"  ... {count} {'frame' if count == 1 else 'frames'} of {frame_summary.filename}\n"
+            return f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
         return super().format_frame_summary(frame_summary)
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from sweep.errors import (
+    counted,
     duration,
     figure,
     first_line,
@@ -19,6 +20,7 @@ from sweep.errors import (
     setting,
     settings,
     shortened,
+    trials_named,
 )
 
 
@@ -46,6 +48,13 @@ def test_long_texts_end_after_a_word() -> None:
     assert shortened("x" * 50, 20) == f"{'x' * 17}..."
     assert first_line(ValueError("\n\x1b[31mwhat it says\nand more"), 12) == "what it says"
     assert (first_line(ValueError()), first_line("")) == ("ValueError", "")
+
+
+def test_one_has_no_plural_and_rows_of_numbers_are_short() -> None:
+    assert [counted(count, "trial") for count in (0, 1, 1200)] == ["0 trials", "1 trial", "1,200 trials"]
+    assert [trials_named(trials) for trials in ([3], [5, 3], [4, 3, 5], [3, 5, 6])] == [
+        *("trial 3", "trials 3, 5", "trials 3 to 5", "trials 3, 5, 6")
+    ]
 
 
 def test_an_error_in_short_has_its_type_once() -> None:

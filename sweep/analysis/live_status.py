@@ -428,7 +428,7 @@ class Standing:
             self._lost[epoch] -= 1
 
     def _fail(self, event: TrialEnded) -> None:
-        kind = event.status, _kind(event.reason) if event.status is Status.FAILED else ""
+        kind = event.status, kind_of(event.reason) if event.status is Status.FAILED else ""
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
         failure = self.failures.setdefault(kind, Failure())
@@ -471,7 +471,7 @@ class Standing:
         return len(best.trials), -self.outline.objective.to_loss(best.value)
 
 
-def _kind(reason: str) -> str:
+def kind_of(reason: str) -> str:
     """Return ``ValueError`` of ``ValueError: no such a``."""
     head, colon, _ = reason.partition(":")
     return shortened(" ".join(head.split()), 40) if colon else "failed"

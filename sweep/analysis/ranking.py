@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from sweep import statistics
 from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
-from sweep.errors import plural
+from sweep.errors import counted
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
@@ -85,7 +85,7 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
         return FRONT if tested else ""
     if not tested:
         return ""
-    comparisons = f"{len(tested)} {plural('comparison', len(tested))}"
+    comparisons = f"{counted(len(tested), 'comparison')}"
     drawn = next((one.p_error for one in tested if one.p_error), None)
     count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)

@@ -13,7 +13,7 @@ from pathlib import Path
 from sweep.analysis import read
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
-from sweep.errors import StoreError, plural, printable, score, setting
+from sweep.errors import StoreError, counted, printable, score, setting, trials_named
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
 from sweep.statistics import TOO_FEW, Verdict, seeds_for
@@ -56,11 +56,11 @@ def _standing_of_finalists(found: Confirmation, named: str) -> str:
         return f"No finalist is left{why}."
     broken = sum(row.reason == BROKEN for row in found.rows)
     if broken:
-        named_so = f"{broken} {plural('finalist', broken)} did not complete with a fresh seed"
+        named_so = f"{counted(broken, 'finalist')} did not complete with a fresh seed"
         why = f"{why}; {named_so}"
     told = len(found.rows) - 1 - broken
     if found.decided and told:
-        return f"Best is {named}, told apart from {told} other {plural('finalist', told)}{why}."
+        return f"Best is {named}, told apart from {counted(told, 'other finalist')}{why}."
     if found.decided:
         return f"Left is {named}{why}."
     many = f"{len(left)} of {len(found.rows)} finalists could be the best"
@@ -159,7 +159,7 @@ def words(row: Ranked, ranking: Ranking) -> str:
             return "worse"
         case Verdict.BEST:
             ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
-            return f"best, {ties} {plural('tie', ties)}" if ties and row.front is None else "best"
+            return f"best, {counted(ties, 'tie')}" if ties and row.front is None else "best"
         case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
             return f"{TOO_FEW} ({row.more} more would tell)"
         case Verdict.UNDECIDED:
@@ -234,7 +234,7 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     top = best.scores[0]
     equal = sum(row.scores[0].mean == top.mean for row in others)
     if equal:
-        told = f"{equal} other {plural('configuration', equal)} reached the same score"
+        told = f"{counted(equal, 'other configuration')} reached the same score"
     else:
         told = f"The next, {_named(follower, ranking)}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
     needed = seeds_for(len(others))
@@ -289,10 +289,7 @@ def _named(row: Ranked, ranking: Ranking) -> str:
     parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more
-    trials = sorted(trial.trial for trial in row.trials)
-    together = len(trials) > 2 and trials[-1] - trials[0] == len(trials) - 1
-    numbers = f"{trials[0]} to {trials[-1]}" if together else ", ".join(map(str, trials))
-    where = f"trial {numbers}" if len(trials) == 1 else f"trials {numbers}"
+    where = trials_named([trial.trial for trial in row.trials])
     if len({one.sweep for one in ranking.rows}) > 1:
         where = f"{where} of {row.sweep}"
     return printable(f"{told} ({where})") if told else f"the only configuration ({where})"

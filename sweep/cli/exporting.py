@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, plural, printable
+from sweep.errors import InputError, counted, printable
 
 if TYPE_CHECKING:
     from sweep.store.folder import ResultsFolder
@@ -63,7 +63,7 @@ def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     done = mlflow_runs.export(runs.read(folder), there)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
-    lines = [f"mlflow   {_trials(done.new)} written, {done.unchanged} there already"]
+    lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
     lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(there)}" if uri is None else f"at       {there}")
     return "\n".join(lines)
 
@@ -76,18 +76,14 @@ def _tensorboard(folder: ResultsFolder, target: Path) -> str:
         count = files.update()
     finally:
         files.close()
-    return f"events   {_trials(count)}\nlook     tensorboard --logdir {shlex.quote(str(target))}"
+    return f"events   {counted(count, 'trial')}\nlook     tensorboard --logdir {shlex.quote(str(target))}"
 
 
 def _wandb(folder: ResultsFolder, target: Path) -> str:
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.export(runs.read(folder), target)
-    return f"wandb    {_trials(count)}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
-
-
-def _trials(count: int) -> str:
-    return f"{count} {plural('trial', count)}"
+    return f"wandb    {counted(count, 'trial')}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
 
 
 @click.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options, submitting
-from sweep.errors import InputError, duration, money, plural, printable, score
+from sweep.errors import InputError, counted, duration, money, printable, score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -200,7 +200,7 @@ def repair(sweep: str, results: Path) -> None:
 
     folder = ResultsFolder.open(results, sweep)
     done = repairing.repair(folder)
-    records = f"{done.kept:,} {plural('record', done.kept)}"
+    records = f"{counted(done.kept, 'record')}"
     if done.original is None:
         click.echo(f"{folder.log} is whole: {records}")
         return

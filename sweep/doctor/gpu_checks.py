@@ -23,6 +23,7 @@ from sweep.doctor import (
     Trained,
     Tried,
 )
+from sweep.errors import counted
 
 GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 
@@ -124,12 +125,13 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
     elif not nvidia.gpus and not seen:
         yield Finding("gpus", Level.OK, "CPU only: there is no NVIDIA GPU here")
     elif not nvidia.gpus:
-        found = f"TensorFlow sees {_count(seen)}; there is no nvidia-smi, so links, memory and driver are not checked"
+        sees = f"TensorFlow sees {counted(seen, 'GPU')}"
+        found = f"{sees}; there is no nvidia-smi, so links, memory and driver are not checked"
         yield Finding("gpus", Level.NOTE, found, "install nvidia-smi, which comes with the driver")
     else:
         yield Finding("gpus", Level.OK, _inventory(nvidia.gpus))
         if len(shown) < len(nvidia.gpus) and not nvidia.mig_devices:
-            found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {_count(len(nvidia.gpus))} to use"
+            found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {counted(len(nvidia.gpus), 'GPU')} to use"
             yield Finding("gpus", Level.NOTE, found, "unset it to use all of them")
         if len({gpu.name for gpu in shown}) > 1:
             found = "the GPUs differ: a trial over several of them goes at the pace of the slowest"
@@ -170,7 +172,7 @@ def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]
     seen = len(tensorflow.capabilities)
     if seen >= expected:
         return
-    found = f"the driver shows {_count(expected)}, TensorFlow can use {seen}"
+    found = f"the driver shows {counted(expected, 'GPU')}, TensorFlow can use {seen}"
     if tensorflow.cuda is None:
         yield Finding("libraries", Level.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
     else:
@@ -305,10 +307,6 @@ def _holder(process: Process) -> str:
 
 def _inventory(gpus: Sequence[Gpu]) -> str:
     return ", ".join(f"{count} x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
-
-
-def _count(gpus: int) -> str:
-    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
 
 
 def _list(indices: Sequence[int]) -> str:

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Outline
-from sweep.analysis.live_status import Ended, Standing
-from sweep.errors import duration, plural, printable, score, settings
+from sweep.analysis.live_status import Ended, Standing, kind_of
+from sweep.errors import counted, duration, printable, score, settings, trials_named
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES
 from sweep.render.status import Frame, picture
@@ -262,7 +262,7 @@ class LiveView:
             self.start()
 
     def _tell_failure(self, ended: Ended) -> None:
-        kind = ended.reason.partition(":")[0]
+        kind = kind_of(ended.reason)
         self._alike[kind] += 1
         if self._alike[kind] <= ALIKE:
             self._tell(self._line(ended), STYLES[Status.FAILED])
@@ -271,10 +271,10 @@ class LiveView:
 
     def _line(self, ended: Ended) -> str:
         total, best, done = self._standing.total, self._standing.best, self._standing.finished
-        after = "" if ended.status is Status.COMPLETED else f" after {ended.epochs} {plural('epoch', ended.epochs)}"
+        after = "" if ended.status is Status.COMPLETED else f" after {counted(ended.epochs, 'epoch')}"
         took = f" in {duration(ended.took_s)}"
         told = "" if ended.value is None else f"{self._outline.metric} {score(ended.value)}"
-        whose = "" if best is None else f"{plural('trial', len(best.trials))} {', '.join(map(str, best.trials))}"
+        whose = "" if best is None else f"{trials_named(best.trials)}"
         best_so_far = "" if best is None else f"(best {score(best.value)}, {whose})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sweep import prices
-from sweep.errors import duration, money, plural, score, setting, settings
+from sweep.errors import counted, duration, money, score, setting, settings
 from sweep.events import Params, Value
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
@@ -238,7 +238,7 @@ def _workers(spec: Spec, each: str) -> str:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"
-        named = f"{workers} {plural('worker', workers)} of {each}, {servers} {plural('server', servers)}"
+        named = f"{counted(workers, 'worker')} of {each}, {counted(servers, 'server')}"
         return f"{named} and a coordinator of {cpus}"
     return each if workers == 1 else f"{workers} workers of {each}"
 
@@ -350,7 +350,7 @@ def _baseline(plan: Plan) -> str:
     spec = plan.spec
     if spec.baseline is None:
         return ""
-    times = f"{spec.baseline_trials} {plural('trial', spec.baseline_trials)} of its own"
+    times = f"{counted(spec.baseline_trials, 'trial')} of its own"
     return f"{settings(spec.baseline, spec.baseline)}: {times}"
 
 

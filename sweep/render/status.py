@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.live_status import Ended, Failure, Open, Standing
-from sweep.errors import duration, figure, money, plural, printable, roughly, score, settings
+from sweep.errors import counted, duration, figure, money, printable, roughly, score, settings, trials_named
 from sweep.events import Status
 from sweep.render import STYLES
 
@@ -107,9 +107,9 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
     left_s = standing.left_s(now) if running else None
     times = [elapsed, *([] if left_s is None else [f"{roughly(left_s)} left"])]
     if total is None:
-        return [[(GAP.join([f"{done} trials", *times]), "")]]
+        return [[(GAP.join([counted(done, "trial"), *times]), "")]]
     share = done + sum(trial.epochs / trial.of for trial in standing.open.values() if trial.of)
-    told = f"{done}/{total} {'trial' if total == 1 else 'trials'}"
+    told = f"{done}/{counted(total, 'trial')}"
     whole = GAP.join([told, *times])
     beside = frame.width - len(whole) - len(GAP) >= SHORTEST_BAR
     room = frame.width - len(whole if beside else told) - len(GAP)
@@ -139,8 +139,7 @@ def _best(standing: Standing) -> list[_Part]:
     best, outline = standing.best, standing.outline
     if best is None:
         return [("no trial completed yet", "dim")]
-    many = len(best.trials) > 1
-    whose = f"mean of trials {', '.join(map(str, best.trials))}" if many else f"trial {best.trials[0]}"
+    whose = f"{'mean of ' if len(best.trials) > 1 else ''}{trials_named(best.trials)}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
     parameters = (settings(best.params, [name]) for name in outline.varying)
@@ -248,7 +247,7 @@ def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part
 
 def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
     value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
-    after = f" after {ended.epochs} {plural('epoch', ended.epochs)} in {duration(ended.took_s)}"
+    after = f" after {counted(ended.epochs, 'epoch')} in {duration(ended.took_s)}"
     parameters = settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),

@@ -19,7 +19,7 @@ from sweep.analysis import Step, changed_params, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
-from sweep.errors import duration, moment, money, printable, score, setting, settings
+from sweep.errors import duration, moment, money, numbered, printable, score, setting, settings, trials_named
 from sweep.events import Params
 from sweep.render import STYLES
 
@@ -177,10 +177,7 @@ def _grid(columns: Mapping[str, Sequence[str]]) -> Grid:
 
 
 def _trials(row: Ranked) -> str:
-    numbers = sorted(trial.trial for trial in row.trials)
-    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ",".join(map(str, numbers))
+    return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
 def _status(row: Ranked) -> str:
@@ -321,12 +318,11 @@ def _ordinal(number: int) -> str:
 
 def replay_lines(found: Replay, metric: str) -> list[str]:
     """Return what a stopping rule would have done, for a reader."""
-    trials = f"trial {found.winner[0]}" if len(found.winner) == 1 else f"trials {', '.join(map(str, found.winner))}"
     named = settings(found.winner_params, varying([found.winner_params, {}]))
     capped = "" if found.run_cap is None else f", the first {found.run_cap} configurations of an ordering"
     told = [
         f"rule     {found.rule}, with the curves of {found.trials} trials that ran under {found.ran}{capped}",
-        f"winner   {trials} ({named})",
+        f"winner   {trials_named(found.winner)} ({named})",
         f"as it ran  {found.ran_epochs} epochs; {found.whole_epochs} with all trials trained whole",
     ]
     if found.same_as_live is not None:

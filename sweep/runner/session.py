@@ -19,7 +19,7 @@ from sweep import analysis, backends, runner
 from sweep.analysis import ranking
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
-from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
+from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError, counted
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
@@ -261,7 +261,7 @@ class Session:
                 ending.check(self.before)  # from here on the log knows of this session
                 again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
                 if options.retry_failed:
-                    view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
+                    view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
                 try:
                     if not coordinator.stopping:
                         backend.train(coordinator)
@@ -304,7 +304,7 @@ class _Answers:
 
     def tell(self, say: Callable[[str], None]) -> None:
         for (name, told), count in self._counts.items():
-            say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
+            say(f"{counted(count, 'trial')} {told.format(name)}")
 
 
 def _closed(followers: ExitStack) -> str | None:

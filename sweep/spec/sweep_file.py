@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from sweep.errors import plural
+from sweep.errors import counted
 from sweep.events import Value
 from sweep.space import early_terminate
 from sweep.space.domains import choices
@@ -135,7 +135,7 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
     key = "max_iter" if isinstance(rule, early_terminate.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
         does = "pause" if isinstance(rule, early_terminate.PausingRule) else "stop"
-        what = f"can never {does} a trial of {epochs} {plural('epoch', epochs)}"
+        what = f"can never {does} a trial of {counted(epochs, 'epoch')}"
         document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])

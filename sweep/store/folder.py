@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import InputError, did_you_mean, moment
+from sweep.errors import InputError, counted, did_you_mean, moment
 from sweep.events import plain
 from sweep.store import HAS_LOCKS, is_locked, lock, object_store, process, remote, replacing, storing, sweep_info
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
@@ -298,4 +298,4 @@ def _summary(folder: ResultsFolder) -> str:
     if folder.log.exists():
         with folder.log.open("rb") as lines:
             trials = sum(line.startswith(b'{"event":"trial_started"') for line in lines)
-    return f"{trials} {'trial' if trials == 1 else 'trials'}, last run {moment(last.stat().st_mtime)}"
+    return f"{counted(trials, 'trial')}, last run {moment(last.stat().st_mtime)}"

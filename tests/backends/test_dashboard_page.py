@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,6 +75,11 @@ def test_words_for_a_line_and_for_the_page() -> None:
         "best": "val_accuracy 0.9806 (trial 4)",
         "left": "about 2 min 05 s",
     }
+
+
+def test_one_trial_is_no_trials() -> None:
+    one = replace(VITALS, trials={"completed": 1}, total=None, epochs=1, best=None, left_s=None)
+    assert (words(one)[0], words(one)[1]["progress"]) == ("1 trial", "1 trial, 1 epoch")
 
 
 def test_a_page_from_its_first_word_to_its_last(store: dict[bytes, dict[str, Any]]) -> None:

@@ -296,12 +296,13 @@ def test_a_terminal_that_can_do_nothing_gets_lines() -> None:
     assert file.getvalue() == "trial 0 completed in 1.9 s: acc 0.5000 (best 0.5000, trial 0)  [1/1]\n"
 
 
-def test_failures_alike_are_told_a_few_times() -> None:
+@pytest.mark.parametrize("reason", ["ValueError: no {}", "the worker was lost after {} epochs"])
+def test_failures_alike_are_told_a_few_times(reason: str) -> None:
     view, file = view_of(terminal=True, total=50)
     with view:
         for trial in range(20):
             view.on(started(trial))
-            view.on(ended(trial, Status.FAILED, f"ValueError: no {trial}"))
+            view.on(ended(trial, Status.FAILED, reason.format(trial)))
     told = file.getvalue()
     assert told.count("failed after 0 epochs") == 3
     assert told.count("further failures like this") == 1

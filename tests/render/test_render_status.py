@@ -178,6 +178,7 @@ def test_one_long_trial_moves_the_bar() -> None:
 
 def test_without_a_known_number_of_trials_there_is_no_bar() -> None:
     assert drawn(some(total=None))[1] == "16 trials  1 min 40 s"
+    assert drawn(some(5, total=None))[1].startswith("1 trial  ")
 
 
 def test_a_sweep_that_does_not_run_has_neither_rate_nor_time_left() -> None:

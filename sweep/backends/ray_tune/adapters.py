@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from ray.tune.stopper import Stopper
 from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
-from sweep.errors import in_short
+from sweep.errors import in_short, trials_named
 
 LONGEST_WAIT_S = 60.0
 
@@ -138,7 +138,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             # Those that are told to go on elsewhere may be there already, and are not lost with this worker.
             workers.held.pop(trial.trial_id, None)
             workers.replaced[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
-            self._notice(f"the worker of {_named(steps.found)} is replaced: {steps.spoilt}")
+            self._notice(f"the worker of {trials_named(steps.found)} is replaced: {steps.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
@@ -314,12 +314,6 @@ def _has_room(controller: Any, trial: Any) -> bool:
     """Return whether the trial's own worker has got its resources and starts."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
-
-
-def _named(trials: Iterable[int]) -> str:
-    """For example: trial 3; trials 3, 4."""
-    numbers = [*trials]
-    return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 class DriverClock(Callback):

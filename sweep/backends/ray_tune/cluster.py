@@ -28,7 +28,7 @@ from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
-from sweep.errors import InputError, first_line, plural, printable
+from sweep.errors import InputError, counted, first_line, printable
 from sweep.store.object_store import repeat
 
 _SETTINGS = {
@@ -412,6 +412,6 @@ def waits_for(devices: Devices, free: dict[str, float], others: Sequence[Driving
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)
     there = " and ".join(f"{free.get(name, 0.0):g} {name}" for name, count in asked if count)
-    held = ", ".join(f"{one.user}/{one.sweep} runs {one.running} {plural('trial', one.running)}" for one in others)
+    held = ", ".join(f"{one.user}/{one.sweep} runs {counted(one.running, 'trial')}" for one in others)
     who = held or "no other sweep is there: other programs have it, or its nodes are yet to come"
     return f"waits for room: a trial takes {each}, {there} are free on all nodes together; {who}"

@@ -29,7 +29,7 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import in_short, plural, roughly, score
+from sweep.errors import counted, in_short, roughly, score, trials_named
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -134,17 +134,17 @@ class JobPage:
 
 def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
     """Return a line about a sweep, and the same as metadata."""
-    of_total = f"{status.finished}" if status.total is None else f"{status.finished} of {status.total}"
+    of_total = "" if status.total is None else f"{status.finished} of "
+    trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
         "objective": f"{status.metric}, {status.goal}",
-        "progress": f"{of_total} trials, {status.epochs} epochs",
+        "progress": f"{trials}, {counted(status.epochs, 'epoch')}",
         "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count) or "none",
         "running": str(status.trials.get("running", 0)),
     }
-    line = f"{of_total} trials"
+    line = trials
     if status.best is not None:
-        trials = ", ".join(map(str, status.best_trials))
-        told["best"] = f"{status.metric} {score(status.best)} ({plural('trial', len(status.best_trials))} {trials})"
+        told["best"] = f"{status.metric} {score(status.best)} ({trials_named(status.best_trials)})"
         line += f"; best {told['best']}"
     if status.left_s is not None:
         told["left"] = roughly(status.left_s)

@@ -19,7 +19,7 @@ from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
-from sweep.errors import duration, moment, money, plural, printable, setting, settings
+from sweep.errors import counted, duration, moment, money, printable, setting, settings
 from sweep.events import Status, Value
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
@@ -357,7 +357,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
         line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
             of = f"{one.sweep.folder.name}: " if len(accounts) > 1 else ""
-            lanes = f"{len(line.lanes)} {plural('lane', len(line.lanes))}"
+            lanes = f"{counted(len(line.lanes), 'lane')}"
             idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
