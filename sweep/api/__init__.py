@@ -160,10 +160,9 @@ class LoadedSweep:
         Columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` for several
         sweeps, or where there is no such trial.
         """
-        self._only("lineage()")
-        trials = self.sweeps[0].trials
-        if trial not in {one.trial for one in trials}:
-            raise InputError.one("lineage()", f"there is no trial {trial}", f"there are {len(trials)}, from 0")
+        folder, trials = self._only("lineage()"), self.sweeps[0].trials
+        if trial not in (there := {one.trial for one in trials}):
+            raise folder.no_trial(trial, there)
         return lineage_frame(lineage_of(trials, trial))
 
     def study(self) -> Study:

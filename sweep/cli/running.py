@@ -144,12 +144,12 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     if outcome.fault:
         click.echo(f"error: {printable(outcome.fault)}", err=True)
     if outcome.interrupted:
-        click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
+        click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
         sys.exit(INTERRUPTED)
     if not outcome.completed:
         why = printable(analysis.first_failure(analysis.read(folder)))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
-        click.echo(f"try failed trials again with: python -m sweep resume {folder.address} --retry-failed", err=True)
+        click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
         sys.exit(1)
 
 

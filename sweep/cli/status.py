@@ -70,7 +70,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
-        lines.append(f"go on    python -m sweep resume {folder.address}")
+        lines.append(f"go on    {folder.to_resume}")
     click.echo(printable("\n".join(lines)))
 
 
@@ -207,4 +207,4 @@ def repair(sweep: str, results: Path) -> None:
     click.echo(f"{folder.log}: {records} kept")
     for loss in done.losses:
         click.echo(f"  {loss}")
-    click.echo(f"as it was: {done.original}\ngo on with: python -m sweep resume {folder.address}")
+    click.echo(f"as it was: {done.original}\ngo on with: {folder.to_resume}")

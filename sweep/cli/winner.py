@@ -52,13 +52,11 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
         if rows and rows[0].completed < 1:
             click.echo("note: no configuration has completed all of its repeats", err=True)
         if not rows:
-            raise InputError.one(sweep, "no trial has completed", f"see python -m sweep compare {sweep}")
+            raise folder.none_completed()
     else:
         rows = tuple(row for row in ranking.rows if trial in {one.trial for one in row.trials})
         if not rows:
-            numbers = [one.trial for row in ranking.rows for one in row.trials]
-            known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
-            raise InputError.one(sweep, f"has no trial {trial}", known)
+            raise folder.no_trial(trial, [one.trial for row in ranking.rows for one in row.trials])
     winner: Winner | None = None
     if target is not None:
         from sweep.export import winner as winners

@@ -98,7 +98,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     """
     found = ranking.rank([analysis.read(folder)])
     if not found.best:
-        raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
+        raise folder.none_completed()
     if len(found.best) > 1:
         front = ", ".join(str(row.trials[0].trial) for row in found.best[:SHOWN])
         names = " and ".join(name for name, _ in found.objectives)
@@ -201,9 +201,7 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
         if isinstance(change, Reported) and change.event.trial == trial:
             reports[change.event.epoch] = change.event
     if trial not in ledger.trials:
-        numbers = ledger.trials.keys()
-        known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
-        raise InputError.one(folder.name, f"has no trial {trial}", known)
+        raise folder.no_trial(trial, ledger.trials)
     return ledger.trials[trial], reports
 
 

@@ -100,7 +100,7 @@ def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, gi
     """Go on with a sweep from its log; ``given`` as of a `Training`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
-    again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
+    again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
     before = f"interrupted before it went on{again}"
     ending = Ending(sweep.folder, embedded=options.embedded)
     training = Training(spec=sweep.spec, source=source, import_folders=sweep.import_folders, given=given)

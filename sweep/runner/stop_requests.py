@@ -116,7 +116,7 @@ class Ending:
 
     @property
     def _again(self) -> str:
-        return f"go on with: python -m sweep resume {self._folder.address}"
+        return f"go on with: {self._folder.to_resume}"
 
 
 def touch(stop_file: Path) -> None:
@@ -139,7 +139,7 @@ def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
         with _asking(folder, request) as ask:
             while folder.is_running():
                 ask()
-        return f"{folder.name} is stopped; go on with: python -m sweep resume {folder.address}"
+        return f"{folder.name} is stopped; go on with: {folder.to_resume}"
     ledger, offset = _position(folder, trial)
     with _asking(folder, request) as ask:
         while folder.is_running():
@@ -179,10 +179,9 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     ledger, offset = Ledger(keep_epochs=False), 0
     for _, end in ledger.follow(folder.log):
         offset = end
-    last = max(ledger.trials, default=-1)
-    if trial > last:
-        raise InputError.one("--trial", f"there is no trial {trial} yet", f"trials so far: {last + 1}, from 0")
-    if trial in ledger.trials and ledger.trials[trial].ended is not None:
+    if trial not in ledger.trials:
+        raise folder.no_trial(trial, ledger.trials)
+    if ledger.trials[trial].ended is not None:
         raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset
 

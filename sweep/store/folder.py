@@ -8,7 +8,7 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,20 @@ class ResultsFolder:
         """What to type after ``resume`` and its kin: the name, or the path where it is not in ``results/``."""
         plain = self.path.parent == Path("results")
         return shlex.quote(self.name if plain else self.place)
+
+    @property
+    def to_resume(self) -> str:
+        """What to type to go on with the sweep."""
+        return f"python -m sweep resume {self.address}"
+
+    def no_trial(self, trial: int, there: Collection[int]) -> InputError:
+        """Return that no such trial is ``there``."""
+        known = f"it has trials {min(there)} to {max(there)}" if there else "no trial was started yet"
+        return InputError.one(self.name, f"has no trial {trial}", known)
+
+    def none_completed(self) -> InputError:
+        """Return that no trial has completed."""
+        return InputError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
 
     @property
     def place(self) -> str:
@@ -285,7 +299,7 @@ def _check_free(folder: ResultsFolder) -> None:
     except NotADirectoryError as error:
         raise InputError.one(str(folder.path), "is a file, expected a new folder", other) from error
     if folder.info.exists():
-        hint = f"{other}, or go on with it: python -m sweep resume {folder.address}"
+        hint = f"{other}, or go on with it: {folder.to_resume}"
         raise InputError.one(str(folder.path), f"holds a sweep already ({_summary(folder)})", hint)
     if content:
         raise InputError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)

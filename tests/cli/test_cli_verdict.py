@@ -85,3 +85,11 @@ def test_a_plan_says_what_can_be_told(project: Path) -> None:
     assert json.loads(call("plan", "told.yaml", "--json"))["telling"]["by_seeds"] > 0
     call("run", "few.yaml", "--inline", "-q", "--name", "few", "--no-memo")
     assert "With one seed it cannot be told from luck; repeats: 7" in call("compare", "few")
+
+
+def test_the_hint_after_no_answer_works_where_the_results_are(project: Path) -> None:
+    (project / "scored.py").write_text("def train(hp, report):\n    raise ValueError(hp.size)\n", encoding="utf-8")
+    Path("told.yaml").write_text(FILE % 1, encoding="utf-8")
+    CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--results", "elsewhere"])
+    best = CliRunner().invoke(main, ["best", "told", "--results", "elsewhere"])
+    assert best.output == "error: told: no trial has completed; see python -m sweep compare elsewhere/told\n"

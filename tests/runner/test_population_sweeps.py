@@ -153,7 +153,7 @@ def test_the_lineage_of_a_trial(walking: Path) -> None:
     frame = sweep.load(outcome.folder.path).lineage(6)
     assert frame["last_epoch"].tolist()[-1] == 8
     assert {"param.rate", "param.drag"} < set(frame)
-    with pytest.raises(sweep.InputError, match="there is no trial 99"):
+    with pytest.raises(sweep.InputError, match="has no trial 99; it has trials 0 to"):
         sweep.load(outcome.folder.path).lineage(99)
 
 

@@ -92,7 +92,7 @@ def test_there_must_be_something_to_stop(project: Path) -> None:
         stop_requests.stop(project / "results", "curves", None, now=False)
     with outcome.folder.lock():
         for trial, words in (
-            (9, "there is no trial 9 yet; trials so far: 3, from 0"),
+            (9, "curves: has no trial 9; it has trials 0 to 2"),
             (1, "trial 1 has ended already"),
         ):
             with pytest.raises(InputError, match=words):
