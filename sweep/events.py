@@ -46,6 +46,18 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
 
 
+UNFINISHED = frozenset({Status.RUNNING, Status.INTERRUPTED})
+"""Trials that may report another epoch."""
+WHOLE = frozenset({Status.COMPLETED, Status.INFEASIBLE})
+"""Trials that have trained all that they were to."""
+JUDGED = WHOLE | {Status.PRUNED}
+"""Trials that ended with metrics to compare them by."""
+ERRORED = frozenset({Status.FAILED, Status.OOM})
+"""Trials that ended with an error."""
+LOST = ERRORED | {Status.DIVERGED}
+"""Trials that came to nothing."""
+
+
 PAUSES = "pauses: "
 """Begins the reason of each trial that is interrupted because its rule lets it pause."""
 

@@ -14,13 +14,12 @@ from typing import TypeAlias
 
 from sweep import statistics
 from sweep.analysis import Sweep, Trial
-from sweep.events import Params, Role, Status
+from sweep.events import UNFINISHED, Params, Role, Status
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective, objective
 from sweep.statistics import LEAST, RACE_ALPHA, TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 
-ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
 BROKEN = "did not complete with a fresh seed"
 AFFORDED = 3  # seeds for each finalist that the budget must allow, or there are fewer finalists
 
@@ -175,7 +174,7 @@ def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, floa
             continue
         name = configuration(one.params)
         begun.add((name, one.repeat, one.fold))
-        if one.status in ENDED:
+        if one.status not in UNFINISHED:
             ended.setdefault((name, one.repeat), {})[one.fold] = one.loss if _counts(one) else math.nan
     scores: dict[Key, dict[int, float]] = {}
     for (name, repeat), folds in ended.items():

@@ -16,7 +16,7 @@ from statistics import fmean
 from sweep.analysis import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.errors import StoreError, shortened
-from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import WHOLE, EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own, PausingRule
@@ -274,7 +274,7 @@ class Standing:
         waiting = self.waiting()
         if waiting is None:
             return None
-        prospect, ended = self._prospect(), self.ended[Status.COMPLETED] + self.ended[Status.INFEASIBLE]
+        prospect, ended = self._prospect(), sum(self.ended[status] for status in WHOLE)
         return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:

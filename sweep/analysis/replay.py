@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded
+from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
@@ -26,7 +26,7 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, S
 if TYPE_CHECKING:
     from sweep.spec import Spec
 
-CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
+CUT = UNFINISHED | {Status.PRUNED}
 """States of trials whose curves could have gone on."""
 
 Make = Callable[[], Scheduler]
@@ -364,7 +364,7 @@ def replay(
         return None
     words, make = rule
     same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}
-    left = {one.place: len(one.reports) for one in known if one.status in (Status.RUNNING, Status.INTERRUPTED)}
+    left = {one.place: len(one.reports) for one in known if one.status in UNFINISHED}
     if words == ran[0]:
         decided = live(events, known, make)  # also about those that wait where the sweep was left
         same = made == {place: epoch for place, epoch in decided.items() if left.get(place) != epoch}

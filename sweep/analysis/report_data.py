@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis import Sweep, of_tables
-from sweep.events import Status
+from sweep.events import ERRORED, Status
 from sweep.prices import COST
 from sweep.space.objectives import objective
 from sweep.store import log
@@ -59,7 +59,7 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
     rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
     rest = rest.clip(min=0)
-    failed = np.array([status in (Status.FAILED, Status.OOM) for status in read.trials["status"].to_pylist()], bool)
+    failed = np.array([status in ERRORED for status in read.trials["status"].to_pylist()], bool)
     lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
     return Costs(

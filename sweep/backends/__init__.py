@@ -28,6 +28,7 @@ from sweep.errors import StoreError
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
 from sweep.space.objectives import Objective
+from sweep.store import replacing
 from sweep.store.object_store import ObjectStore, repeat, stand_for
 
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -286,10 +287,8 @@ MOVE_S = 15.0
 
 def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
     """Let these trials go on with these shares."""
-    aside = job.share_file.with_suffix(".new")
-    with suppress(OSError):  # a full disk: they go on as they are
+    with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: they go on as they are
         aside.write_text(json.dumps(wanted))
-        aside.replace(job.share_file)
 
 
 def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
@@ -347,9 +346,8 @@ def hear_messages(job: Job) -> Callable[[], None]:
         if told["stop"]:
             job.stop_file.touch()
         if told["shares"] != _shares(job):
-            aside = job.share_file.with_suffix(".heard")
-            aside.write_text(told["shares"])
-            aside.replace(job.share_file)
+            with replacing(job.share_file) as aside:
+                aside.write_text(told["shares"])
 
     return repeat(partial(_if_it_can, look), _HEAR_S, "messages of the driver")
 

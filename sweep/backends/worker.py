@@ -24,7 +24,7 @@ from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line, guess, printable
-from sweep.events import Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
 from sweep.store.object_store import ObjectStore
@@ -194,7 +194,7 @@ class Worker:
             leaves = self._leaving() if trial.moves else None
             return Progress(tuple(epochs), None, facts, self._told(), leaves, data_known=known, moves=trial.moves)
         self._settle(trial)
-        failed = status in (Status.FAILED, Status.OOM)
+        failed = status in ERRORED
         if failed:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)

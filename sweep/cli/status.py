@@ -12,6 +12,7 @@ import click
 
 from sweep.cli import options, submitting
 from sweep.errors import InputError, counted, duration, money, printable, score
+from sweep.events import UNFINISHED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +103,7 @@ def _rule(spec: Spec) -> str:
 
 
 def _open(trials: object) -> bool:
-    return isinstance(trials, dict) and any(trials.get(state) for state in ("running", "interrupted"))
+    return isinstance(trials, dict) and any(trials.get(state) for state in UNFINISHED)
 
 
 def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> None:

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sweep.events import Status
+from sweep.events import LOST, Status
 from sweep.export import runs
 from sweep.export.runs import Exported, Run
 from sweep.store import replacing, storing
@@ -28,7 +28,6 @@ MAGIC = b":W&B\xe1\xbe\x00"
 BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READABLE_FROM = "0.70.0"  # as wandb itself writes
-_FAILED = (Status.DIVERGED, Status.OOM, Status.FAILED)
 
 
 def export(sweep: Exported, target: Path) -> int:
@@ -106,7 +105,7 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
     items = [known.SummaryItem(key=_text(name), value_json=_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
-        exit_code = 1 if run.trial.status in _FAILED else 0
+        exit_code = 1 if run.trial.status in LOST else 0
         yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted)))
 
 

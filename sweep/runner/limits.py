@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from sweep import prices
-from sweep.events import EpochReported, Event, ModelTested, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import (
+    JUDGED,
+    EpochReported,
+    Event,
+    ModelTested,
+    Params,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+)
 from sweep.prices import COST
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
@@ -98,7 +108,7 @@ class Limits:
             self._alike = 0
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
-        if event.waits or event.status not in (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED):
+        if event.waits or event.status not in JUDGED:
             return  # those that wait until the search is over end with it
         completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):

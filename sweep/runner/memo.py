@@ -21,7 +21,7 @@ from msgspec import structs
 
 from sweep.backends import checkpoints
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted
 from sweep.space.domains import key
 from sweep.space.objectives import objective
 from sweep.store import log as store_log
@@ -238,11 +238,7 @@ class Memo:
                     entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
                 case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
-                case Ended(trial, last) if (
-                    trial.status in (Status.COMPLETED, Status.INFEASIBLE)
-                    and trial.number in entries
-                    and not last.at_target
-                ):
+                case Ended(trial, last) if trial.status in WHOLE and trial.number in entries and not last.at_target:
                     entry = entries.pop(trial.number)
                     length = trial.params.get("epochs", info.epochs)
                     judged = trial.params.get("lr_schedule") == "plateau"

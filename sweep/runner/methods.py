@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 from msgspec import structs
 
 from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean, in_short
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded
+from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
@@ -73,7 +73,6 @@ def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[P
 
 
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
-_COUNTED = (Status.PRUNED, Status.COMPLETED, Status.INFEASIBLE)
 
 
 class Repeated:
@@ -130,7 +129,7 @@ class Repeated:
 
 def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
     """Yield what is new of a configuration of which no repeat trains, after an epoch of which was heard."""
-    counted = [trial for trial in trials if trial.status in _COUNTED or trial.paused] or trials
+    counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
         if epoch > heard:

@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     import cmaes
 
 from sweep.errors import InputError
-from sweep.events import Event, Params, Status, Value
+from sweep.events import JUDGED, Event, Params, Status, Value
 from sweep.searchers.points import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, contains, key
@@ -26,7 +26,6 @@ from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 
-_JUDGED = (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED)
 _WIDTH = 1 / 6  # of a first distribution, as a share of each range
 _SMALL = 1e-3  # a generation that spans less of each range has converged
 _ATTEMPTS = 20  # then random draws, which need not be near to what was tried
@@ -66,7 +65,7 @@ class CmaesSearcher:
         for record in past:
             params = self._space.adopt(record.params)
             loss = self._loss(record)
-            if params is None or (record.status in _JUDGED and not math.isfinite(loss or 0.0)):
+            if params is None or (record.status in JUDGED and not math.isfinite(loss or 0.0)):
                 continue
             count += 1
             if loss is not None and math.isfinite(loss):
@@ -164,7 +163,7 @@ class CmaesSearcher:
         """Return what a trial counts as; infinite for worse than any, None for nothing."""
         by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
         losses = [loss for loss in by_epoch if loss is not None]
-        if record.status in _JUDGED or record.paused:
+        if record.status in JUDGED or record.paused:
             last = self._objective.standing(record.last)
             return math.inf if last is None else last
         match self._objective.impute:

@@ -33,7 +33,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweep.errors import InputError
-from sweep.events import Event, Params, Status, TrialStarted, Value
+from sweep.events import JUDGED, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
 from sweep.searchers.optuna_storage import ToldTrials, quiet
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
@@ -173,7 +173,6 @@ def common(space: Space) -> dict[str, BaseDistribution]:
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
 
 
-_JUDGED = (Status.COMPLETED, Status.PRUNED)
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
 _GP_ATTEMPTS = 2  # each fits the model anew, which takes seconds
 
@@ -212,7 +211,7 @@ class OptunaSearcher:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
-            if params is not None and (record.status not in _JUDGED or self._values(record)):
+            if params is not None and (record.status not in JUDGED or self._values(record)):
                 self._add(self._past_point(params), record)
         return len(self._known) - before
 
@@ -256,7 +255,7 @@ class OptunaSearcher:
         """Let a trial be told anew, and all that are measured by it."""
         self._stale.add(number)
         record = self._known[number][1]
-        widened = [of_one.widen(record) for of_one in self._ranges] if record.status in _JUDGED else []
+        widened = [of_one.widen(record) for of_one in self._ranges] if record.status in JUDGED else []
         if any(widened):
             self._stale |= self._bad
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.events import UNFINISHED, WHOLE, EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.searchers import population_bandit as bandit
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
@@ -52,7 +52,7 @@ class _Member:
 
     @property
     def is_there(self) -> bool:
-        return self.status in (Status.RUNNING, Status.INTERRUPTED)
+        return self.status in UNFINISHED
 
 
 class Population:
@@ -189,7 +189,7 @@ class Population:
         """Find copies for the places of the worst, and of those that failed since the generation before."""
         losses = {one: self._members[one].losses.get(end) for one in there}
         ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
-        whole = [one for one in self._members.values() if one.status in (Status.COMPLETED, Status.INFEASIBLE)]
+        whole = [one for one in self._members.values() if one.status in WHOLE]
         lost = self._rules.size - len(there) - len(whole)
         count = min(self._rules.replaced, len(ranked) // 2)
         best, worst = ranked[: max(count, 1)], ranked[len(ranked) - count :] if count else []

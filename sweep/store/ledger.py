@@ -17,6 +17,7 @@ from msgspec import structs
 
 from sweep.errors import StoreError
 from sweep.events import (
+    UNFINISHED,
     EpochReported,
     Event,
     Facts,
@@ -31,9 +32,6 @@ from sweep.events import (
 )
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
-
-UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
-"""States in which a trial may report another epoch."""
 
 
 class OutOfOrder(StoreError):

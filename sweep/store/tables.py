@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.events import (
+    UNFINISHED,
     Event,
     SessionEnded,
     SessionStarted,
@@ -32,7 +33,7 @@ from sweep.events import (
 from sweep.store import ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -49,6 +50,14 @@ def test_a_trial_that_is_as_it_should_be_stays(job: Job) -> None:
     backends.write_shares(job, {3: 0.5, 4: 0.25})
     assert not step(job, order(0.5))[1].moves
     assert not step(job, order(1.0, shares=False))[1].moves
+
+
+def test_what_another_process_writes_at_the_same_time_stays_its_own(job: Job) -> None:
+    backends.write_shares(job, {3: 0.5})
+    others = job.share_file.with_suffix(".new")
+    others.write_text("hal")
+    backends.write_shares(job, {3: 0.25})
+    assert (others.read_text(), json.loads(job.share_file.read_text())) == ("hal", {"3": 0.25})
 
 
 def test_one_that_soon_ends_is_not_moved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

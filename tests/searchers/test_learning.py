@@ -128,6 +128,7 @@ def test_trials_without_the_objective_do_not_count_and_those_without_an_end_are_
     searcher = build_searcher("tpe", PLANE, (Objective("accuracy", "maximize"),), 0)
     point = {"x": 0.0, "y": 0.0, "c": "a"}
     assert searcher.learn(earlier([point, point])) == 0
+    assert searcher.learn(earlier([point, point], Status.INFEASIBLE)) == 0
     assert earlier([point], Status.RUNNING) == []
 
 

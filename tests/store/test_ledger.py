@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from tales import ended, reported, started
 
 from sweep.errors import StoreError
-from sweep.events import Event, Facts, ModelTested, Role, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import UNFINISHED, Event, Facts, ModelTested, Role, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.store.ledger import (
-    UNFINISHED,
     Change,
     Ended,
     Interrupted,

@@ -20,7 +20,7 @@ from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.errors import counted, duration, moment, money, printable, setting, settings
-from sweep.events import Status, Value
+from sweep.events import LOST, Status, Value
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.store.folder import ResultsFolder
@@ -346,7 +346,7 @@ def _counted(accounts: Sequence[ReportData]) -> str:
     """Return how many curves are marked as what."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
-    lost = sum(trial.status in (Status.DIVERGED, Status.OOM, Status.FAILED) for trial in trials)
+    lost = sum(trial.status in LOST for trial in trials)
     parts = [f"{pruned} end in a ring: pruned"] * bool(pruned)
     parts += [f"{lost} in a cross: diverged, out of memory or failed, where they had begun"] * bool(lost)
     return "; ".join(parts)
@@ -374,7 +374,7 @@ def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Fail
     for account in accounts:
         of = f" of {account.sweep.folder.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
-            if trial.status in (Status.FAILED, Status.OOM, Status.DIVERGED):
+            if trial.status in LOST:
                 named = printable(settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
                 yield Failure(f"trial {trial.trial}{of}", trial.status.value, trial.status_reason, named, error)
