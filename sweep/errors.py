@@ -82,8 +82,17 @@ class WorkerLost(BaseException):
 
 def printable(text: str) -> str:
     """Return a text of others without what would move a terminal's cursor, change its colours or its title."""
-    plain = _ESCAPES.sub("", text)
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
+    return escaped(_ESCAPES.sub("", text), "\n\t")
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """Return a text with what cannot be printed as Python writes it, but for the characters that are ``kept``."""
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
+def encodable(text: str, encoding: str = "utf-8") -> str:
+    """Return a text with what an encoding cannot write, such as half a surrogate pair, as Python writes it."""
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def counted(count: int, noun: str) -> str:

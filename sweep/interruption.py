@@ -21,7 +21,7 @@ from typing import Any
 from sweep.errors import Interrupted, StoppedAtOnce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_CODE = 130
+CODE = 130  # of a process that was interrupted
 _OVER = b"\0"  # no signal's number
 _PATIENCE_S = 2.0  # with a terminal that takes no more lines
 _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
@@ -213,13 +213,13 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     ``tidy`` clears the terminal for the last words.
     """
     terminal = _active.terminal if _active else 2
-    late = threading.Timer(_PATIENCE_S, os._exit, (_CODE,))
+    late = threading.Timer(_PATIENCE_S, os._exit, (CODE,))
     late.daemon = True
     late.start()
     with suppress(Exception):  # a terminal that is gone keeps nobody from ending
         tidy()
         os.write(terminal, f"{last_words}\n".encode())
-    os._exit(_CODE)
+    os._exit(CODE)
 
 
 _masks = threading.local()  # of threads that fork

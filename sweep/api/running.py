@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypedDict, Unpack
 
@@ -45,7 +44,7 @@ from sweep.runner.retraining import Wanted
 from sweep.runner.session import Training
 from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
-from sweep.store.folder import ResultsFolder, require_locks
+from sweep.store.folder import ResultsFolder, free_name, require_locks
 from sweep.store.remote import local
 
 if TYPE_CHECKING:
@@ -385,8 +384,7 @@ def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
 
 def _free_name(given: Given | None, what: Mapping[str, Any], results: Path) -> str:
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
-    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(one for one in numbered if not (results / one).exists())
+    return free_name(results, name)
 
 
 def _wrong(**counts: int | None) -> Iterator[Problem]:

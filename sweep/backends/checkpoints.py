@@ -29,7 +29,7 @@ from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line, in_short
 from sweep.events import EpochReported, Status, decode, encode
-from sweep.store import process
+from sweep.store import process, removed_if_it_fails
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
 
@@ -122,7 +122,7 @@ def begin(
     aside = folder / f"writing-{process()}"
 
     def finish(write: Callable[[], None] | None) -> Path:
-        with _removed_if_it_fails(aside):
+        with removed_if_it_fails(aside):
             if write is not None:
                 write()
             _write_manifest(aside, manifest)
@@ -133,17 +133,8 @@ def begin(
 
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    with _removed_if_it_fails(aside):
+    with removed_if_it_fails(aside):
         return partial(finish, save(aside))
-
-
-@contextmanager
-def _removed_if_it_fails(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the room
-        raise
 
 
 def verify(checkpoint: Path) -> Manifest:

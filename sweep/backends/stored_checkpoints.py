@@ -11,12 +11,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.store import process, waiting_for
+from sweep.store import process, removed_if_it_fails, waiting_for
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, patiently
 from sweep.store.remote import AWAY_S
 
@@ -65,13 +66,12 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -
         aside = final.with_name(f"fetching-{process()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{trial_key(trial)}/{final.name}/"
-        try:
+        with suppress(FileNotFoundError), removed_if_it_fails(aside):
             store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
-        except FileNotFoundError:
-            return False
-        shutil.rmtree(final, ignore_errors=True)
-        aside.rename(final)
-    return True
+            shutil.rmtree(final, ignore_errors=True)
+            aside.rename(final)
+            return True
+    return False
 
 
 def delete(store: ObjectStore, trial: int) -> None:

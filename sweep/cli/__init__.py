@@ -25,7 +25,6 @@ from sweep.store.sweep_info import VERSION
 
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
-INTERRUPTED = 130
 WIDTH = 9  # of the longest name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
@@ -56,13 +55,13 @@ class _Commands(click.Group):
             sys.exit(WRONG_INPUT)
         except Interrupted as error:
             click.echo(str(error), err=True)
-            sys.exit(INTERRUPTED)
+            sys.exit(interruption.CODE)
         except SweepError as error:
             click.echo(f"error: {printable(str(error))}", err=True)
             sys.exit(WRONG_INPUT)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            sys.exit(interruption.CODE)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from sweep import errors, functions, runner
@@ -59,7 +58,7 @@ def files(target: str, name: str, folder: Path) -> Written:
 
     Raises `InputError` for what cannot be imported, builds no model, or declares nothing, or what no file can hold.
     """
-    with TemporaryDirectory() as aside, runner.redirected(Path(aside) / "debug.log"):
+    with runner.quiet():
         found = _load(target, folder)
         space, notes = explore(found.build, target)
     if not space:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from math import inf, isfinite
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -105,7 +104,7 @@ def plan(
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
             return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
-        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
+        with runner.quiet():
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
@@ -116,19 +115,19 @@ def plan(
     note_unseen(planning.not_seen_read(spec, source))
     known, room = power_analysis.earlier(results, spec), None
     if address is not None:
-        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
+        with runner.quiet():
             room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
-        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
+        with runner.quiet():
             curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     speeds = None
     if tune_throughput:
         share = planning.devices(spec, simulate_gpus)
         most = (simulate_gpus or planning.local_gpus()) if share.gpus >= 1 else 1
-        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
+        with runner.quiet():
             speeds = throughput.find(spec, share, folders, planned.sample[0], most)
     if as_json:
         found: dict[str, object] = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}

@@ -75,10 +75,8 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
     noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
-        told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
-        click.echo(
-            document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths, "held_out": noise})
-        )
+        shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
+        click.echo(document(shown, {"answer": answer, "search": worths, "held_out": noise}))
         return
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from sweep import interruption
 from sweep.cli import options, submitting
 from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import printable
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from sweep.runner import Options, Outcome, View
     from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
-
-
-INTERRUPTED = 130
 
 
 @click.command()
@@ -145,7 +143,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"error: {printable(outcome.fault)}", err=True)
     if outcome.interrupted:
         click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(interruption.CODE)
     if not outcome.completed:
         why = printable(analysis.first_failure(analysis.read(folder)))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sweep import interruption
 from sweep.cli import options, submitting
 from sweep.errors import InputError, counted, duration, money, printable, score
 from sweep.events import UNFINISHED
@@ -55,7 +55,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     total = None if total is None else max(total, sum(found.trials.values()))  # fresh seeds come on top
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
-        click.echo(document({**dataclasses.asdict(found), "total": total, "written": written}))
+        click.echo(document(found, {"total": total, "written": written}))
         return
     counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
     lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
@@ -113,7 +113,6 @@ def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> N
         raise InputError.one("--interval", "is given without --watch", "add --watch")
 
 
-LEFT = 130  # somebody did not wait for the end
 PLAIN_WIDTH = 120  # of a picture that goes to no terminal
 
 
@@ -151,7 +150,7 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
         left = True
     _show(view, console, sweep)
     if left:
-        sys.exit(LEFT)
+        sys.exit(interruption.CODE)
 
 
 def _catch_up(view: LiveView, follower: Follower, sweep: Reopened) -> bool:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep import interruption
 from sweep.cli import options
 from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import InputError, first_line, printable
@@ -175,8 +176,7 @@ def _is_of_no_use(folder: Path) -> bool:
 
 
 FAILED = 1
-LEFT = 130
-CODES = {"SUCCEEDED": 0, "FAILED": FAILED, "STOPPED": LEFT}
+CODES = {"SUCCEEDED": 0, "FAILED": FAILED, "STOPPED": interruption.CODE}
 
 DRIVER = (
     "trap : TERM; n=0; while :; do {command}; code=$?; "
@@ -412,7 +412,7 @@ def _follow(jobs: Jobs, job: str) -> None:
         ended = jobs.wait(job)
     except KeyboardInterrupt:
         click.echo(f"\n{job} goes on", err=True)
-        sys.exit(LEFT)
+        sys.exit(interruption.CODE)
     sys.exit(CODES[ended.state])
 
 

@@ -81,8 +81,7 @@ def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool
     from sweep.render.tables import answered, ranking_grid, show
 
     if as_json:
-        told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}
-        click.echo(document({**told, "answer": answer, **({"export": winner} if winner else {})}))
+        click.echo(document(ranking, {"answer": answer, **({"export": winner} if winner else {})}))
     else:
         show(ranking_grid(ranking, None), console())
         click.echo("\n".join(answered(ranking, answer)))

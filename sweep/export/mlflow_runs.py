@@ -16,7 +16,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import InputError, StoreError, first_line
+from sweep.errors import InputError, StoreError, encodable, first_line
 from sweep.events import Status, Value
 from sweep.export import runs
 from sweep.export.runs import Exported, Run, allowed
@@ -224,7 +224,7 @@ def _param(value: Value) -> str:
 
 
 def _cut(tags: Mapping[str, str]) -> dict[str, str]:
-    return {name: text.encode("utf-8", "backslashreplace").decode()[:_TAG] for name, text in tags.items()}
+    return {name: encodable(text)[:_TAG] for name, text in tags.items()}
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -21,14 +21,9 @@ from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Constant, Domain
-from sweep.store import log, replacing, storing
+from sweep.store import HAS_LOCKS, lock, log, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import TrialState
-
-try:
-    import fcntl
-except ImportError:  # Windows, where sweeps are looked at and not run
-    fcntl = None  # type: ignore[assignment]  # not on Windows
 
 PERIOD_S = 2.0
 FORMAT = 2
@@ -274,11 +269,8 @@ def _locked(target: Path) -> IO[bytes]:
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
         file = (target / "lock").open("ab")
-        try:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.close()
-            hint = "a sweep that was started with --tensorboard keeps them fresh itself"
-            raise InputError.one(str(target), "another process writes these event files", hint) from error
+    if HAS_LOCKS and not lock(file.fileno()):
+        file.close()
+        hint = "a sweep that was started with --tensorboard keeps them fresh itself"
+        raise InputError.one(str(target), "another process writes these event files", hint)
     return file

@@ -16,6 +16,7 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from sweep.errors import encodable
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
 
@@ -34,7 +35,7 @@ def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequ
     made = api_pb2.Experiment(
         time_created_secs=started,
         hparam_infos=[_hparam(name, domain, seen.get(name)) for name, domain in domains.items()],
-        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=_text(metric))) for metric in metrics],
+        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
     return _file(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
@@ -45,7 +46,7 @@ def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str)
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
-            _set(info.hparams[_text(name)], event.params[name], _type(domain, event.params[name]))
+            _set(info.hparams[encodable(name)], event.params[name], _type(domain, event.params[name]))
     data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
     return _file(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
 
@@ -60,7 +61,7 @@ def epoch(event: EpochReported) -> bytes:
     }
     scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(event.metrics)
     values = [
-        summary_pb2.Summary.Value(tag=_text(tag), simple_value=_float32(number)) for tag, number in scalars.items()
+        summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)) for tag, number in scalars.items()
     ]
     return _event(event.time, event.epoch, values)
 
@@ -76,7 +77,7 @@ def end(event: TrialEnded, epochs: int) -> bytes:
         tensor=tensor_pb2.TensorProto(
             dtype=types_pb2.DT_STRING,
             tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)]),
-            string_val=[_text(words).encode()],
+            string_val=[encodable(words).encode()],
         ),
     )
     return _event(event.time, epochs, [_hparams(metadata.SESSION_END_INFO_TAG, data), text])
@@ -106,7 +107,7 @@ def _hparams(tag: str, data: Any) -> Any:
 
 def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
     kind = _type(domain, seen)
-    info = api_pb2.HParamInfo(name=_text(name), type=kind)
+    info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
         case Categorical():
             for value in choices(domain) or ():
@@ -132,7 +133,7 @@ def _set(target: struct_pb2.Value, value: Value, kind: int) -> None:
     elif kind == api_pb2.DATA_TYPE_FLOAT64 and _is_number(value):
         target.number_value = float(value)  # type: ignore[arg-type]  # a number
     else:
-        target.string_value = _text(value if isinstance(value, str) else key(value))
+        target.string_value = encodable(value if isinstance(value, str) else key(value))
 
 
 def _is_number(value: Value) -> bool:
@@ -142,7 +143,3 @@ def _is_number(value: Value) -> bool:
 def _float32(number: float) -> float:
     """Return what TensorBoard keeps of a number; what is too large for it is infinite."""
     return number if not math.isfinite(number) or abs(number) < 3.4e38 else math.copysign(math.inf, number)
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()

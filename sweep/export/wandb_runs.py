@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sweep.errors import encodable
 from sweep.events import LOST, Status
 from sweep.export import runs
 from sweep.export.runs import Exported, Run
@@ -98,11 +99,13 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
     yield numbered(run=_run(known, sweep, run, identity))
     for epoch in run.epochs:
         row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
-        items = [known.HistoryItem(nested_key=[_text(name)], value_json=_json(value)) for name, value in row.items()]
+        items = [
+            known.HistoryItem(nested_key=[encodable(name)], value_json=_json(value)) for name, value in row.items()
+        ]
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
     lasted = (run.ended or (run.epochs[-1].time if run.epochs else run.started)) - run.started
     summary = {**_summary(run), "_runtime": lasted, "_wandb": {"runtime": int(lasted)}}
-    items = [known.SummaryItem(key=_text(name), value_json=_json(value)) for name, value in summary.items()]
+    items = [known.SummaryItem(key=encodable(name), value_json=_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
         exit_code = 1 if run.trial.status in LOST else 0
@@ -111,17 +114,19 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
 
 def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
     trial = run.trial
-    config = [known.ConfigItem(key=_text(name), value_json=_json(value)) for name, value in _config(sweep, run).items()]
+    config = [
+        known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()
+    ]
     made = known.RunRecord(
         run_id=identity,
         project=_project(sweep.name),
         config=known.ConfigRecord(update=config),
-        run_group=_text(sweep.name)[:128],
+        run_group=encodable(sweep.name)[:128],
         job_type="trial",
-        display_name=f"{_text(sweep.name)[:100]}-{trial.trial:05d}",
-        notes=_text(trial.status_reason),
+        display_name=f"{encodable(sweep.name)[:100]}-{trial.trial:05d}",
+        notes=encodable(trial.status_reason),
         tags=[trial.status.value, f"repeat-{trial.repeat}"],
-        host=_text(str(run.facts.get("node", ""))),
+        host=encodable(str(run.facts.get("node", ""))),
     )
     made.start_time.FromMicroseconds(int(run.started * 1e6))
     match sweep.info.provenance:
@@ -157,7 +162,7 @@ def _config(sweep: Exported, run: Run) -> dict[str, object]:
 
 def _project(name: str) -> str:
     """A project has none of / \\ # ? % : and at most 128 characters."""
-    return "".join("_" if character in "/\\#?%:" else character for character in _text(name))[:128]
+    return "".join("_" if character in "/\\#?%:" else character for character in encodable(name))[:128]
 
 
 def _json(value: object) -> str:
@@ -174,7 +179,3 @@ def _finite(value: object) -> object:
         case dict():
             return {name: _finite(item) for name, item in value.items()}
     return value
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()

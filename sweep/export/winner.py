@@ -21,7 +21,7 @@ from sweep.inspection import Source
 from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import resolved
-from sweep.store import process
+from sweep.store import process, removed_if_it_fails
 from sweep.store.folder import ResultsFolder
 
 TO_FILL_IN = "**To be filled in by the author.**"
@@ -271,12 +271,9 @@ def export(
         aside.mkdir(parents=True)
     except OSError as error:
         raise InputError.one(str(target), f"cannot be written ({error.strerror})", "name another folder") from error
-    try:
+    with removed_if_it_fails(aside):
         winner = _fill(kept, aside, target, formats)
         aside.rename(target)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
     return winner
 
 

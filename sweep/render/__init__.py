@@ -30,9 +30,14 @@ def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool 
     return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
 
 
-def document(value: object) -> str:
-    """Return indented JSON of records, enumerations, paths and plain values; NaN and infinities are texts."""
-    return json.dumps(plain(_simple(value)), indent=2)
+def document(*values: object) -> str:
+    """Return indented JSON of records, enumerations, paths and plain values; NaN and infinities are texts.
+
+    Of several records or mappings it is one of all their fields.
+    """
+    told = [_simple(value) for value in values]
+    merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
+    return json.dumps(plain(merged if len(told) > 1 else told[0]), indent=2)
 
 
 def _simple(value: object) -> object:

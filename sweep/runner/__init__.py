@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol, TextIO
 
 from sweep.events import Event
@@ -80,6 +81,13 @@ def redirected(path: Path) -> Iterator[TextIO]:
             os.dup2(kept, 2)
             os.close(kept)
             terminal.close()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let nobody hear what Ray and TensorFlow print inside the block."""
+    with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
+        yield
 
 
 def _to_file_descriptor_2() -> TextIO:

@@ -8,7 +8,6 @@ those that a longer trial begins with and its last checkpoint is there to go on 
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from array import array
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from sweep.errors import StoreError
 from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted
 from sweep.space.domains import key
 from sweep.space.objectives import objective
+from sweep.store import link
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.ledger import Ended, Ledger, Reported, Started
@@ -263,11 +263,4 @@ def _link(source: Path, target: Path) -> None:
     Nobody writes into a checkpoint, so that links are as good as copies, and each outlives the other.
     """
     ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
-    shutil.copytree(source, target, ignore=ignore, copy_function=_link_file, dirs_exist_ok=True)
-
-
-def _link_file(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(source, target)
+    shutil.copytree(source, target, ignore=ignore, copy_function=link, dirs_exist_ok=True)

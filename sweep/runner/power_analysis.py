@@ -12,7 +12,7 @@ from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.spec import Spec
 from sweep.statistics import ALPHA, seeds_for
-from sweep.store.folder import ResultsFolder, folders
+from sweep.store.folder import ResultsFolder, newest
 
 LOOKED_AT = 20  # sweeps at most, the newest first
 
@@ -70,17 +70,16 @@ def earlier(results: Path, spec: Spec) -> Known | None:
     """Return what the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
     if not spec.metrics:
         return None
-    logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
-    newest = None
-    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)[:LOOKED_AT]:
+    found = None
+    for folder in newest(results)[:LOOKED_AT]:
         try:
             known = _known(folder, spec)
         except SweepError:  # damaged, which is for those to say who read it for its own sake
             continue
-        newest = newest or known
+        found = found or known
         if known is not None and known.spread is not None:
             return known
-    return newest
+    return found
 
 
 def _known(folder: ResultsFolder, spec: Spec) -> Known | None:

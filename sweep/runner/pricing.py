@@ -22,7 +22,7 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store.folder import folders
+from sweep.store.folder import newest
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # in one; what they do is scaled up to more
@@ -228,8 +228,7 @@ def earlier(
     updates as the ``sample`` says.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
-    logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
-    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
+    for folder in newest(results):
         try:
             info = folder.read_info()
             if info.trainable != trainable or info.simulated_gpus != simulated_gpus:

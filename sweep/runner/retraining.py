@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from sweep.errors import InputError
 from sweep.events import Params, Value
@@ -12,7 +11,7 @@ from sweep.runner import restoring
 from sweep.runner.resuming import Reopened, reopen
 from sweep.spec import Spec, parse, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, free_name
 
 LONGEST = 80  # characters that the name of the sweep before has in that of this one
 KERAS = "trainables.keras_trainable"
@@ -58,7 +57,8 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")
-    keys = resolved.trial_file(sweep.spec, started.params, started.seed, wanted.name or _free_name(folder))
+    name = wanted.name or free_name(folder.path.parent, f"{folder.name[:LONGEST]}-retrain")
+    keys = resolved.trial_file(sweep.spec, started.params, started.seed, name)
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
@@ -82,13 +82,6 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     if patience := spec.training.get("patience"):
         notes.append(f"training.patience {patience} of the sweep still ends a trial that gets no better")
     return Retraining(spec, text, sweep, trial, origin, tuple(notes))
-
-
-def _free_name(folder: ResultsFolder) -> str:
-    """``NAME-retrain``, or the first of ``NAME-retrain-2`` and so on that is not taken."""
-    base = f"{folder.name[:LONGEST]}-retrain"
-    names = (base if number == 1 else f"{base}-{number}" for number in count(1))
-    return next(name for name in names if not (folder.path.parent / name).exists())
 
 
 def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:

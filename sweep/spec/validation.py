@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from sweep.errors import InputError, Problem, did_you_mean, guess, shortened
+from sweep.errors import InputError, Problem, did_you_mean, escaped, guess, shortened
 from sweep.events import Value
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -113,8 +113,7 @@ def dotted(path: KeyPath) -> str:
 
 def one_line(text: str) -> str:
     """Return a text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
-    text = shortened(text, _LONG)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return escaped(shortened(text, _LONG))
 
 
 def show(value: Value) -> str:

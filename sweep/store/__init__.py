@@ -89,6 +89,24 @@ def waiting_for(path: Path) -> Iterator[None]:
         os.close(file)
 
 
+def link(source: str | Path, target: str | Path) -> None:
+    """Give a file another name, or copy it where the file system cannot: nobody may write into either then."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+@contextmanager
+def removed_if_it_fails(folder: Path) -> Iterator[None]:
+    """Remove a folder that could not be filled: a full disk needs the room."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def settle(folder: Path) -> None:
     """Let the names in a folder survive a loss of power, where the file system can promise that."""
     with suppress(OSError):

@@ -11,11 +11,23 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from sweep.errors import InputError, counted, did_you_mean, moment
 from sweep.events import plain
-from sweep.store import HAS_LOCKS, is_locked, lock, object_store, process, remote, replacing, storing, sweep_info
+from sweep.store import (
+    HAS_LOCKS,
+    is_locked,
+    lock,
+    object_store,
+    process,
+    remote,
+    removed_if_it_fails,
+    replacing,
+    storing,
+    sweep_info,
+)
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
 from sweep.store.sweep_info import Fields, Objectives, SweepInfo
 
@@ -128,7 +140,7 @@ class ResultsFolder:
             why = "is a file, expected a folder" if is_file else f"cannot be written ({error.strerror})"
             raise InputError.one(str(results_dir), why, "give another folder with --results DIR") from error
         try:
-            with storing(folder.path):
+            with removed_if_it_fails(aside.path), storing(folder.path):
                 aside.checkpoints.mkdir()
                 aside.spec.write_text(spec_text, encoding="utf-8", newline="")
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
@@ -143,7 +155,6 @@ class ResultsFolder:
                     remote.pull(folder.path, store)
                     raise InputError.one(store.url, "was made by another process just now", "use --name OTHER")
         except BaseException:
-            shutil.rmtree(aside.path, ignore_errors=True)
             _check_free(folder)  # the better message, where another process was faster
             raise
         return folder
@@ -287,6 +298,18 @@ def _check_name(name: str) -> None:
         or len(name.encode(errors="replace")) > 200
     ):
         raise InputError.one("name", f"{name!r} cannot name a results folder, {expected}", "use --name OTHER")
+
+
+def newest(results_dir: Path) -> list[ResultsFolder]:
+    """Return the sweeps in a folder that have begun, the one that was last written first."""
+    logged = [folder for folder in folders(results_dir) if folder.log.exists() and folder.info.exists()]
+    return sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)
+
+
+def free_name(results_dir: Path, name: str) -> str:
+    """Return a name, or the first of ``NAME-2``, ``NAME-3`` and so on that is not taken."""
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(one for one in numbered if not (results_dir / one).exists())
 
 
 def _check_free(folder: ResultsFolder) -> None:

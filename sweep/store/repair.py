@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, NotJson, decode
-from sweep.store import replacing, storing
+from sweep.store import link, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
 from sweep.store.tables import TableWriter
@@ -116,8 +115,5 @@ def _set_aside(log: Path) -> Path:
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1
     with storing(aside):
-        try:
-            os.link(log, aside)
-        except OSError:  # a file system without links
-            shutil.copyfile(log, aside)
+        link(log, aside)
     return aside

@@ -29,7 +29,7 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import counted, in_short, roughly, score, trials_named
+from sweep.errors import counted, encodable, in_short, roughly, score, trials_named
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -279,7 +279,7 @@ class Gauges:
 
 def plain(text: str) -> str:
     """Return a tag's value: Ray takes nothing but ASCII, and raises at the rest."""
-    return text.encode("ascii", "backslashreplace").decode()
+    return encodable(text, "ascii")
 
 
 _MODE, _OTHERS = 0o600, 0o077

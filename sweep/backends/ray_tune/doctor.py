@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -33,11 +32,8 @@ class Rank:
 
     def hold(self) -> str:
         """Return the address that the other one finds this node at."""
-        host = ray.util.get_node_ip_address()
-        self._held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._held.bind((host, 0))
-        return f"{f'[{host}]' if ':' in host else host}:{self._held.getsockname()[1]}"
+        self._held, address = nodes.hold_port()
+        return address
 
     def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
         """Return how the program ended, None where it did not in time, and what it wrote."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
+import signal
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -182,3 +185,28 @@ def _got(call: Any) -> Any:
         return f"does not answer within {PATIENCE_S:g} s"
     except Exception as error:  # whatever keeps it from running a function would keep it from running a trial
         return last_line(error)
+
+
+def hold_port(before: str = "") -> tuple[socket.socket, str]:
+    """Return a socket that holds a port of this node, which a server may take as well, and the address of that.
+
+    ``before``: the address to have. Raises OSError where it cannot be had.
+    """
+    host = ray.util.get_node_ip_address()
+    old_host, _, old_port = before.rpartition(":")
+    if before and old_host.strip("[]") != host:
+        raise OSError(f"its bundle has moved from {old_host} to {host}")
+    is_v6 = ":" in host
+    held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind((host, int(old_port or 0)))
+    return held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
+
+
+def prepare(devices: Devices) -> None:
+    """Let this process train: it ends at SIGTERM, and TensorFlow finds no GPUs that the trial has not."""
+    with suppress(ValueError):  # not in the main thread
+        # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if not devices.gpus or devices.simulated:
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import ray
 
 from sweep import errors
 from sweep.backends import Job, Surroundings, checkpoints, memory
-from sweep.backends.ray_tune import worker_exits
+from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.functions import load_trainable, make_importable
 
@@ -76,15 +73,7 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
             f"a trial has {job.workers + job.aside} processes, and {job.trainable} trains in one process: it has no "
             f"{' and no '.join(f'{name}()' for name in missing)}, see sweep.contract.Ranked"
         )
-    host = ray.util.get_node_ip_address()
-    old_host, _, old_port = before.rpartition(":")
-    if before and old_host.strip("[]") != host:
-        raise OSError(f"its bundle has moved from {old_host} to {host}")
-    is_v6 = ":" in host
-    held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the trainable's server takes it as well
-    held.bind((host, int(old_port or 0)))
-    return trainable, held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
+    return trainable, *nodes.hold_port(before)
 
 
 class TrialRank:
@@ -92,10 +81,7 @@ class TrialRank:
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """``first`` is the actor that is rank 0."""
-        with suppress(ValueError):  # not in the main thread
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if not devices.gpus or devices.simulated:
-            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        nodes.prepare(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record(job)

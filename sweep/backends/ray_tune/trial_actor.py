@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
 import socket
 import time
 import uuid
@@ -50,12 +49,8 @@ class TrialWorker(tune.Trainable):
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
-        with suppress(ValueError):  # not in the main thread
-            # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
-        if not order.assignment.devices.gpus or order.assignment.devices.simulated:
-            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        nodes.prepare(order.assignment.devices)
         # Tune has gone to a folder of the trial, in which the author's relative paths lead nowhere.
         os.chdir(os.environ["TUNE_ORIG_WORKING_DIR"])
         self._job = job
