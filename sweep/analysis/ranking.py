@@ -112,7 +112,7 @@ def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
     return ""
 
 
-_ORDER = {
+ORDER = {  # the better what a trial came to, the lower
     Status.COMPLETED: 0,
     Status.PRUNED: 1,
     Status.INFEASIBLE: 2,
@@ -219,7 +219,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
         place = places.get(configuration(row.params), math.inf) if places else 0
-        return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
+        return place, -row.completed, ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
     ranked = [
@@ -304,8 +304,7 @@ def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 
 def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
-    statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (sweep.repeats - len(trials))
-    best = min((trial.status for trial in trials), key=_ORDER.__getitem__)
+    best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
     fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
     counted = fresh if fresh and best is Status.COMPLETED else counted
@@ -320,10 +319,19 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()
     first = counted[0]
-    ordered = tuple(sorted(trials, key=lambda trial: _ORDER[trial.status]))
-    status = max(statuses, key=_ORDER.__getitem__)
-    share = sum(map(partial(_counts, objectives=objectives), trials)) / len(statuses)
+    ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
+    completed = sum(map(partial(_counts, objectives=objectives), trials))
+    share, status = outcome([trial.status for trial in trials], completed, sweep.repeats)
     return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+
+
+def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
+    """Return the share of a configuration's repeats that completed, and the worst that one came to.
+
+    Repeats that have not begun count as interrupted.
+    """
+    known = [*statuses, *[Status.INTERRUPTED] * (repeats - len(statuses))]
+    return completed / len(known), max(known, key=ORDER.__getitem__)
 
 
 def _counts(trial: Trial, objectives: Objectives) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec import structs
 from passing import simulate
 
 from sweep.analysis import Limits, Outline
@@ -31,11 +32,13 @@ from sweep.events import (
     Event,
     Facts,
     Params,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
     TrialEnded,
     TrialStarted,
+    encode,
 )
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.store.folder import ResultsFolder
@@ -126,6 +129,31 @@ def test_a_log_that_was_cut_is_read_anew(folder: ResultsFolder) -> None:
     assert follower.more() == [BEGIN]
 
 
+def test_a_longer_log_in_its_place_is_read_anew(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        log.append([BEGIN])
+    follower = Follower(folder)
+    assert follower.more() == [BEGIN]
+    folder.log.unlink()
+    later = SessionStarted(time=9.0, resumed=False, version="1")
+    with Log(folder.log) as log:
+        log.append([later, *epochs(3)])
+    assert follower.more() is None
+    assert follower.more() == [later, *epochs(3)]
+
+
+def test_damage_after_what_was_read_is_said_to_be_so(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        log.append([BEGIN])
+    follower = Follower(folder)
+    assert follower.more() == [BEGIN]
+    with folder.log.open("ab") as file:
+        file.write(b"\0\0\n" + encode(epochs(1)[0]))
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"log.jsonl:2: damaged"):
+            follower.more()
+
+
 def test_a_damaged_log_is_said_to_be_so(folder: ResultsFolder) -> None:
     with Log(folder.log) as log:
         log.append([BEGIN, *epochs(3)])
@@ -187,6 +215,20 @@ def test_best_is_the_last_value_of_a_completed_trial(goal: str, best: int) -> No
     events += trial(3, [99.0 if goal == "maximize" else -99.0], Status.PRUNED) + trial(4, [math.nan])
     found = of(*events, goal=goal).best
     assert found == Best(pytest.approx(0.1 * (best + 1)), (best,), {"a": best})
+
+
+def beside(number: int, role: Role, value: float) -> list[Event]:
+    begin, *others = trial(number, [value], a=float(number))
+    assert isinstance(begin, TrialStarted)
+    return [structs.replace(begin, role=role), *others]
+
+
+def test_a_baseline_may_be_best_and_fresh_seeds_are_no_part_of_the_search() -> None:
+    events = [*trial(0, [0.5], a=0.0), *beside(1, Role.BASELINE, 0.9)]
+    assert of(*events).best == Best(0.9, (1,), {"a": 1.0})
+    standing = of(*events, *beside(2, Role.CONFIRM, 0.99))
+    assert standing.best == Best(0.9, (1,), {"a": 1.0})
+    assert standing.confirming == {2}
 
 
 def test_of_repeats_the_mean_counts_and_how_many_there_are() -> None:
@@ -340,6 +382,9 @@ def test_budgets_end_it_before_its_trials_do() -> None:
     assert of(*events, total=1000, limits=Limits(epochs=11)).left_s(1010.0) == 20.0
     assert of(*events, total=None, limits=Limits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
     assert of(*events, total=None, limits=Limits(hours=0.001)).left_s(1010.0) == 0.0
+    quarter = epoch(0, 1, measures={"gpus": 0.25})
+    shared = Limits(gpu_hours=1.0, gpus=1, shared=True)
+    assert of(SESSION, started(0), quarter, total=None, limits=shared).left_s(1010.0) == 4 * 3600 - 2.0
 
 
 def test_epochs_out_of_another_sweep_are_not_measured() -> None:
