@@ -143,6 +143,11 @@ class Sweep:
     folds: int = 0  # of its cross-validation
     cost: float | None = None  # of its GPUs, where they have a price
 
+    @property
+    def state(self) -> str:
+        """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+        return "running" if self.folder.is_running() else self.history.ended or "unfinished"
+
 
 def first_failure(sweep: Sweep) -> str:
     """Return what became of the first trial, in words to go after "no trial completed"."""

@@ -20,7 +20,7 @@ from msgspec import structs
 from sweep.analysis.ranking import ORDER, outcome
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
-from sweep.space.domains import configuration
+from sweep.space.domains import by_configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
@@ -316,11 +316,8 @@ _NONE = _Configuration((), (), {}, 1)
 
 
 def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
-    groups: dict[str, list[Curve]] = {}
-    for curve in known:
-        groups.setdefault(configuration(curve.params), []).append(curve)
     found = []
-    for group in groups.values():
+    for group in by_configuration(known).values():
         losses = {curve.place: _last(curve, spec.objectives[0]) for curve in group}
         whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
         known_losses = {curve.place: losses[curve.place] for curve in whole}
