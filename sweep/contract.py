@@ -174,9 +174,9 @@ class Group(Protocol):
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the trials of these members, one epoch of each at a time, until one of the reports says to return.
 
-        They must be all that have begun and not left. Return what each that ended has raised. Raises `Apart` before
-        any of them has trained where they cannot be trained together, or not as fast as alone. One member alone is
-        trained as by itself.
+        Others that have begun stay as they are. Return what each that ended has raised. Raises `Apart` before any of
+        them has trained where they cannot be trained together, or not as fast as alone. One member alone is trained
+        as by itself.
         """
 
 

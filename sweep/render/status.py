@@ -142,6 +142,8 @@ def _best(standing: Standing) -> list[_Part]:
     whose = f"{'mean of ' if len(best.trials) > 1 else ''}{trials_named(best.trials)}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
+    if standing.confirming:
+        whose += " of the search, before the fresh seeds"
     parameters = (settings(best.params, [name]) for name in outline.varying)
     return [
         (f"{outline.metric} {score(best.value)}", "bold"),

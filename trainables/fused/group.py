@@ -274,10 +274,10 @@ class Group:
     def _placed(self, members: Sequence[Member]) -> _Places:
         """Return the places of these members, in the smallest stack that is worth its trace."""
         places = self._places
-        there = places is not None and all(places.of(member) is not None for member in members)
-        if places is not None and there and not _wants_smaller(places.stack, members):
+        there = [] if places is None else [member for member in places.members if member is not None]
+        if places is not None and {*there} == {*members} and not _wants_smaller(places.stack, members):
             return places
-        for member in members:
+        for member in {*members, *there}:  # also of those that are not trained now
             member.state = self._state(member)
         program = members[0].trial.program
         if not isinstance(program, GraphProgram):

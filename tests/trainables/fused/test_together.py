@@ -104,6 +104,17 @@ def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
         assert_same(expected, Trained(epochs[member], state(group, member)))
 
 
+def test_those_that_are_not_trained_now_stay_as_they_are() -> None:
+    assignments = [given(number) for number in (0, 2, 4, 6)]
+    group, members = begun(assignments)
+    found: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
+    for some, until in ((members, 1), (members[1:], 2), ([members[0], members[3]], 3), (members[:1], 4), (members, 5)):
+        for member, epochs in train(group, some, until)[0].items():
+            found[member] += epochs
+    for member, expected in zip(members, alone(assignments), strict=True):
+        assert_same(expected, Trained(found[member], state(group, member)))
+
+
 def test_a_diverged_trial_stays_in_its_place() -> None:
     assignments = [given(0), given(2, learning_rate=1e30), given(4)]
     group, members = begun(assignments)
