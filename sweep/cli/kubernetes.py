@@ -196,10 +196,10 @@ PROVIDERS = ("gke", "eks", "aks")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--image", required=True, help="Image of all pods; needs Python, Ray, TensorFlow and this package.")
 @click.option("--results", required=True, metavar="URL", help="A place in an object store such as s3://bucket/prefix.")
-@click.option("--name", help="Name of the sweep, instead of the file's.")
+@options.name
 @options.assignments
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
-@click.option("--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable.")
+@options.run_cap
+@options.include
 @click.option("--workdir", metavar="PATH", help="Folder of the code in the image; no code is sent.")
 @click.option(
     "--most", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of trial pods at a time."

@@ -37,6 +37,14 @@ dashboard = click.option(
     metavar="http://HEAD:8265",
     help="Address of the cluster that the sweep was submitted to; give the sweep by name.",
 )
+name = click.option("--name", help="Name of the sweep and its results folder, instead of the file's.")
+run_cap = click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+max_concurrent = click.option(
+    "--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time."
+)
+include = click.option(
+    "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable."
+)
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
 )
@@ -85,7 +93,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
         click.option("--inline", is_flag=True, help="In this process, without Ray; for debugging."),
         click.option("--no-reuse", is_flag=True, help="A fresh process for each trial."),
-        click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time."),
+        max_concurrent,
         click.option(
             "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Join this Ray cluster."
         ),

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the sweep and its results folder, instead of the file's.")
+@options.name
 @options.results
 @options.assignments
 @options.simulate_gpus
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@options.run_cap
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")

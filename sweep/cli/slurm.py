@@ -174,9 +174,9 @@ def _plain(name: str) -> str:
 @click.option(
     "--setup", multiple=True, metavar="LINE", help='A shell command to run first, such as "module load cuda".'
 )
-@click.option("--name", help="Name of the sweep, instead of the file's.")
+@options.name
 @options.assignments
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@options.run_cap
 @click.option("--dry-run", is_flag=True, help="Print the batch script, and submit nothing.")
 @options.changes
 def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str], dry_run: bool, **asked: Any) -> None:

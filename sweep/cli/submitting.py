@@ -226,9 +226,7 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
             type=click.Path(path_type=Path, dir_okay=False),
             help="A file of packages that all nodes install.",
         ),
-        click.option(
-            "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable."
-        ),
+        options.include,
     ):
         with_options = option(with_options)
     return with_options
@@ -276,10 +274,10 @@ def is_dashboard(address: str | None) -> bool:
     metavar="PATH",
     help="A folder that all nodes share, by its whole path, or a place in an object store such as s3://bucket/prefix.",
 )
-@click.option("--name", help="Name of the sweep, instead of the file's.")
+@options.name
 @options.assignments
-@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
-@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time.")
+@options.run_cap
+@options.max_concurrent
 @_sending
 @options.changes
 def submit(
