@@ -219,8 +219,9 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
         return _untold(others, ranking)
     parts = []
     if ties:
-        who = f"{_capital(_share(ties, others))} {'ties' if len(ties) == 1 else 'tie'} with it"
-        parts.append(f"{who}, for luck could explain the difference: {_nearest(ties, ranking)}.")
+        who = _share(ties, others)
+        tie = f"{who[0].upper()}{who[1:]} {'ties' if len(ties) == 1 else 'tie'} with it"
+        parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
         parts.append(f"It is better than {_share(worse, others)}: {_nearest(worse, ranking)}.")
     if open_:
@@ -271,10 +272,6 @@ def _share(rows: Sequence[Ranked], others: Sequence[Ranked]) -> str:
     if len(others) == 1:
         return "the other configuration"
     return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _reasons(rows: Sequence[Ranked]) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Frame: TypeAlias = pd.DataFrame
 
-_NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp", "memo"})
+_NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp"})
 
 
 def trials_frame(tables: Sequence[Tables]) -> Frame:

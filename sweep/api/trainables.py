@@ -94,7 +94,7 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
 
     Raises `InputError` where there is no such checkpoint, or the trainable makes no model.
     """
-    kept = restoring.find(folder, restoring.winner(folder) if trial is None else trial, epoch)
+    kept = restoring.find(folder, trial, epoch)
     target = kept.sweep.spec.trainable
     given = again(target) if trainable is None else taken(trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)

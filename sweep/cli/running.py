@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from sweep.runner import Options, Outcome, View
     from sweep.runner.resuming import Reopened
+    from sweep.runner.session import MakeView
     from sweep.spec import Spec
 
 
@@ -93,29 +94,23 @@ def go_on(reopened: Reopened, how: Options) -> None:
     conclude(outcome, quiet=how.quiet)
 
 
-class _Viewer:
-    """Makes the view of a session once its folder and the terminal are known."""
+def viewer(spec: Spec, how: Options) -> MakeView:
+    """Return what makes the view of a session once its folder and the terminal are known."""
 
-    def __init__(self, spec: Spec, how: Options) -> None:
-        self._spec, self._how = spec, how
-
-    def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
+    def view(folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.analysis import Outline
         from sweep.render import console
         from sweep.render.live import LiveView
 
-        debugging = self._how.inline and self._spec.training.get("run_eagerly")  # the debugger writes to the terminal
-        view = LiveView(console(draws=not debugging), Outline.of(self._spec), quiet=self._how.quiet)
-        if self._how.verbose:
-            view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
-        if self._how.simulated_gpus and not self._how.quiet:
-            view.say(f"rehearsal: {self._how.simulated_gpus} logical CPU devices stand in for GPUs")
-        return view
+        debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
+        made = LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
+        if how.verbose:
+            made.say(f"output of Ray and TensorFlow: {folder.debug_log}")
+        if how.simulated_gpus and not how.quiet:
+            made.say(f"rehearsal: {how.simulated_gpus} logical CPU devices stand in for GPUs")
+        return made
 
-
-def viewer(spec: Spec, how: Options) -> _Viewer:
-    """Return what makes the view of a session."""
-    return _Viewer(spec, how)
+    return view
 
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:

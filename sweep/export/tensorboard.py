@@ -7,13 +7,11 @@ beyond that is cut off and written again, so that nothing is lost and nothing is
 from __future__ import annotations
 
 import json
-import logging
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import IO
 
 from sweep.analysis import studies
@@ -21,7 +19,7 @@ from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Constant, Domain
-from sweep.store import HAS_LOCKS, lock, log, replacing, storing
+from sweep.store import HAS_LOCKS, Follower, lock, log, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import TrialState
 
@@ -217,51 +215,23 @@ class EventFiles:
         return self._target / f"{trial:05d}" / _FILE.format(1)
 
 
-class LiveEventFiles:
-    """A thread that keeps the event files of a running sweep fresh; as `sweep.store.tables` does the tables."""
+class LiveEventFiles(Follower):
+    """Keeps the event files of a running sweep fresh."""
 
     def __init__(self, sweep: ResultsFolder, *, period_s: float = PERIOD_S) -> None:
         self._sweep = sweep
-        self._files: EventFiles | None = EventFiles(sweep, folder_of(sweep))
-        self._period_s = period_s
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="sweep-tensorboard", daemon=True)
-        self._thread.start()
+        self._events: EventFiles | None = EventFiles(sweep, folder_of(sweep))
+        super().__init__("event files", period_s)
 
-    def close(self) -> None:
-        """Bring the files up to the end of the log. Raises `StoreError`."""
-        self._closing.set()
-        self._thread.join()
-        try:
-            self._update()
-        finally:
-            self._drop()
+    def update(self) -> None:
+        if self._events is None:
+            self._events = EventFiles(self._sweep, folder_of(self._sweep))
+        self._events.update()
 
-    def __enter__(self) -> LiveEventFiles:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _follow(self) -> None:
-        while not self._closing.wait(self._period_s):
-            try:
-                self._update()
-            except Exception:  # the sweep goes on, and `close` tries again
-                logging.getLogger(__name__).exception("the event files could not be written")
-                self._drop()
-
-    def _update(self) -> None:
-        if self._files is None:
-            self._files = EventFiles(self._sweep, folder_of(self._sweep))
-        self._files.update()
-
-    def _drop(self) -> None:
-        if self._files is not None:
-            self._files.close()
-        self._files = None
+    def drop(self) -> None:
+        if self._events is not None:
+            self._events.close()
+        self._events = None
 
 
 def _locked(target: Path) -> IO[bytes]:

@@ -265,7 +265,7 @@ def export(
     reach the metrics of the log. Raises `InputError` where it does not, or there is nothing to export.
     """
     check(target, formats)
-    kept = restoring.find(folder, restoring.winner(folder) if trial is None else trial, epoch)
+    kept = restoring.find(folder, trial, epoch)
     aside = target.parent / f".{target.name}.{process()}"
     try:
         aside.mkdir(parents=True)

@@ -13,8 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -25,6 +24,7 @@ from sweep.errors import counted, duration, printable, score, settings, trials_n
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES
 from sweep.render.status import Frame, picture
+from sweep.store import Closing
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
@@ -140,7 +140,7 @@ PATIENCE_S = 2.0  # with a terminal that does not take the last frame
 ALIKE = 3  # failures of one kind that leave a line each
 
 
-class LiveView:
+class LiveView(Closing):
     """Observes the events of a sweep and shows where it stands; drawn by a thread of its own, not by events.
 
     ``quiet`` shows nothing. Best is said of completed trials only.
@@ -163,14 +163,9 @@ class LiveView:
         self._screen = Screen(console) if drawn and not quiet else None
         self._stdout = Above(console.file, self._tell)
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Clear the picture, so that what follows begins on a clean line."""

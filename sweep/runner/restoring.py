@@ -50,7 +50,6 @@ class Kept:
     epoch: int
     accumulate: int  # micro-batches that each batch was split into, for it did not fit
     metrics: Mapping[str, float]  # as reported of that epoch
-    epochs: int  # that were reported of the trial
 
     @property
     def trial(self) -> int:
@@ -71,15 +70,6 @@ class Restored:
     source: Source
     assignment: Assignment
     notes: tuple[str, ...]  # what may make it another one
-
-
-def restore(folder: ResultsFolder, trial: int | None = None, epoch: Which = "last") -> Restored:
-    """Return the trainable of a trial, or of the best one, with its checkpoint restored.
-
-    The class is imported and begins the trial as a worker would. The ``last`` epoch is the one that scores are of.
-    Raises `InputError` where there is no such trial or no such checkpoint, or the trainable cannot be had any more.
-    """
-    return begin(find(folder, winner(folder) if trial is None else trial, epoch))
 
 
 def winner(folder: ResultsFolder) -> int:
@@ -114,11 +104,13 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     return sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
 
 
-def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
-    """Return a trial's checkpoint and what is known of it.
+def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kept:
+    """Return a checkpoint of a trial, or of the best one, and what is known of it.
 
-    Raises `InputError` where there is none, or it is damaged.
+    The ``last`` epoch is the one that scores are of. Raises `InputError` where there is no such trial or no such
+    checkpoint, or it is damaged.
     """
+    trial = winner(folder) if trial is None else trial
     state, reports = history(folder, trial)
     kept = {_number(path): path for path in checkpoints.fetched(folder.path, trial)}
     if not kept:
@@ -144,7 +136,6 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
         epoch=number,
         accumulate=manifest.accumulate,
         metrics=told[number].metrics if number in told else {},
-        epochs=max(reports, default=0),
     )
 
 

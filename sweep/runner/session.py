@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO, TypeAlias
 
 from sweep import analysis, backends, runner
@@ -255,7 +254,7 @@ class Session:
                 reporter.forget_running()
             followers = ExitStack()
             try:
-                followers.enter_context(ConfigurationWriter(folder))
+                followers.callback(_write_configurations, folder)  # at the end, after the tables
                 for follower in (TableWriter, *options.followers):
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # from here on the log knows of this session
@@ -353,17 +352,6 @@ def note_changes(
         folder.write_info(info.changed(spec=now.spec, source=now.source))
 
 
-class ConfigurationWriter:
-    """Writes the file when a session ends, after its tables."""
-
-    def __init__(self, folder: ResultsFolder) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> ConfigurationWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        found = ranking.columns(ranking.rank([analysis.read(self._folder)]))
-        tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)
+def _write_configurations(folder: ResultsFolder) -> None:
+    found = ranking.columns(ranking.rank([analysis.read(folder)]))
+    tables.write_configurations(folder, found.names, found.params, found.numbers, found.integers, found.texts)

@@ -23,6 +23,10 @@ NAME = "sweep"
 _ID = 0
 
 
+def _refuse(*given: Any, **named: Any) -> NoReturn:
+    raise NotImplementedError("a sweep is what its log says; nothing is written here")
+
+
 class ToldTrials(BaseStorage):
     """One study; a trial's id is its number.
 
@@ -102,17 +106,7 @@ class ToldTrials(BaseStorage):
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
         self.notes = {**self.notes, key: value}
 
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        raise NotImplementedError("a sweep's study has no attributes of users")
-
-    def get_all_studies(self) -> list[Any]:
-        raise NotImplementedError("there is one study")
-
-    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
-        raise NotImplementedError("there is one study")
-
-    def delete_study(self, study_id: int) -> None:
-        raise NotImplementedError("the study ends with its sweep")
+    create_new_study = delete_study = get_all_studies = set_study_user_attr = _refuse
 
 
 def frozen(
@@ -231,38 +225,6 @@ class WatchedStudies(BaseStorage):
             raise KeyError(study_id)
         return self._sweeps[study_id]
 
-    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
-        _refuse()
-
-    def delete_study(self, study_id: int) -> None:
-        _refuse()
-
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        _refuse()
-
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        _refuse()
-
-    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        _refuse()
-
-    def set_trial_param(
-        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
-    ) -> None:
-        _refuse()
-
-    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
-        _refuse()
-
-    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
-        _refuse()
-
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        _refuse()
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise NotImplementedError("a sweep is what its log says; nothing is written here")
+    create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse
+    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse
+    set_trial_user_attr = set_trial_system_attr = _refuse

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 from sweep.errors import StoreError
 
@@ -18,6 +22,7 @@ except ImportError:  # Windows, where sweeps are looked at and not run
 
 HAS_LOCKS = fcntl is not None
 
+REST = 20  # times as long as the last update took
 _PROCESS = secrets.token_hex(4)
 
 
@@ -105,6 +110,62 @@ def removed_if_it_fails(folder: Path) -> Iterator[None]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+class Closing:
+    """Closes itself at the end of its block."""
+
+    def close(self) -> None:
+        """End it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+class Follower(Closing):
+    """A thread that brings files up to the log of a sweep, less often the longer that takes.
+
+    The files come from the log and only from it: an update that fails (a full disk) is noted in the debug log and the
+    next one starts over. `close` makes the last update itself and raises what goes wrong in it.
+    """
+
+    def __init__(self, files: str, period_s: float) -> None:
+        self._files, self._period_s = files, period_s
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name=f"sweep {files}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Bring the files up to the end of the log. Raises `StoreError`, or whatever kept failing."""
+        self._closing.set()
+        self._thread.join()
+        try:
+            self.update()
+        finally:
+            self.drop()
+
+    def update(self) -> None:
+        """Bring the files up to the log as it is."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Forget what is known of the files."""
+        raise NotImplementedError
+
+    def _follow(self) -> None:
+        pause_s = self._period_s
+        while not self._closing.wait(pause_s):
+            started = time.perf_counter()
+            try:
+                self.update()
+            except Exception:  # the sweep goes on, and `close` tries again
+                logging.getLogger(__name__).exception("the %s could not be written", self._files)
+                self.drop()
+            pause_s = max(self._period_s, REST * (time.perf_counter() - started))
 
 
 def settle(folder: Path) -> None:

@@ -12,18 +12,17 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from sweep.errors import StoreError
 from sweep.events import Event, NotJson, SessionEnded, TrialEnded, decode, encode
-from sweep.store import settle, storing
+from sweep.store import Closing, settle, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.remote import Writer
 
 MARKED_BYTES = 4096
 
 
-class Log:
+class Log(Closing):
     """The one writer of a log; hold the folder's lock. Not for several threads at once.
 
     With ``fsync`` what was written until the last end of a trial also survives a loss of power, at the price of a
@@ -77,60 +76,15 @@ class Log:
         """Let go of the file; there is nothing to flush."""
         os.close(self._file)
 
-    def __enter__(self) -> Log:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 def read(path: Path) -> Iterator[Event]:
     """Yield all events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
-    for event, _ in _scan(path, 0):
+    for event, _ in read_with_ends(path):
         yield event
 
 
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
     """Yield the events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
-    yield from _scan(path, offset)
-
-
-def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
-    """Return the events that begin at these bytes. Raises `StoreError`."""
-    events = []
-    with storing(path), path.open("rb") as file:
-        for start in starts:
-            file.seek(start)
-            events.append(decode(file.readline()))
-    return events
-
-
-def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
-    """Return the events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
-    events = []
-    end = offset
-    for event, end in _scan(path, offset):
-        events.append(event)
-        if end - offset >= max_bytes:
-            break
-    return events, end
-
-
-def mark(path: Path, end: int) -> str:
-    """Return a short digest of what stands before byte ``end``: another log of the same length has another one."""
-    with storing(path), path.open("rb") as file:
-        file.seek(max(end - MARKED_BYTES, 0))
-        return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
-
-
-def is_another(path: Path, end: int, known: str) -> bool:
-    """Return whether a log is not the one that was read to byte ``end`` and marked there: cut, repaired or new."""
-    return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
-
-
-def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < offset:
@@ -152,6 +106,39 @@ def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:
                 raise StoreError(_place(path, offset, error)) from error
             offset += len(line)
             yield event, offset
+
+
+def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
+    """Return the events that begin at these bytes. Raises `StoreError`."""
+    events = []
+    with storing(path), path.open("rb") as file:
+        for start in starts:
+            file.seek(start)
+            events.append(decode(file.readline()))
+    return events
+
+
+def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
+    """Return the events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
+    events = []
+    end = offset
+    for event, end in read_with_ends(path, offset):
+        events.append(event)
+        if end - offset >= max_bytes:
+            break
+    return events, end
+
+
+def mark(path: Path, end: int) -> str:
+    """Return a short digest of what stands before byte ``end``: another log of the same length has another one."""
+    with storing(path), path.open("rb") as file:
+        file.seek(max(end - MARKED_BYTES, 0))
+        return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
+
+
+def is_another(path: Path, end: int, known: str) -> bool:
+    """Return whether a log is not the one that was read to byte ``end`` and marked there: cut, repaired or new."""
+    return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
 
 
 def _place(path: Path, offset: int, error: StoreError) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -56,7 +56,6 @@ class Entry:
     key: str
     size: int  # bytes
     tag: str  # another one whenever the content is another one
-    modified: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,7 @@ class ObjectStore:
 
     def _entry(self, found: Any) -> Entry:
         key = found["path"][len(self._full("-")) - 1 :]
-        return Entry(key, found["size"], plain(found["e_tag"] or ""), found["last_modified"])
+        return Entry(key, found["size"], plain(found["e_tag"] or ""))
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:

@@ -56,12 +56,12 @@ NONE = {  # nothing is left
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
-    "making the view": "cli/running.py:_Viewer.__call__",
+    "making the view": "cli/running.py:viewer.<locals>.view",
     "connecting": "runner/connecting.py:backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
     "earlier sweeps": "runner/memo.py:Memo.__init__",
-    "tables": "store/tables.py:TableWriter.__enter__",
+    "tables": "store/tables.py:TableWriter.__init__",
 }
 BEGUN = {  # the sweep goes on with resume
     "opening": "runner/coordinator.py:Coordinator.open",
@@ -76,7 +76,7 @@ BEGUN = {  # the sweep goes on with resume
     "the last epoch": "walk.py:Walk.epoch 12",
     "after the last trial": "runner/coordinator.py:Coordinator.next 4",
     "closing the log": "runner/coordinator.py:Coordinator.close",
-    "final tables": "runner/session.py:ConfigurationWriter.__exit__",
+    "final tables": "runner/session.py:_write_configurations",
     "cleaning up": "runner/session.py:_clean 2",
     "rendering": "cli/running.py:conclude",
     "the last table": "render/tables.py:show",

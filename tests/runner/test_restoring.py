@@ -24,14 +24,18 @@ def folder(project: Path) -> ResultsFolder:
     return curves.run(project, WAVES).folder
 
 
+def restore(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> restoring.Restored:
+    return restoring.begin(restoring.find(folder, trial, epoch))
+
+
 def refused(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> str:
     with pytest.raises(InputError) as caught:
-        restoring.restore(folder, trial, epoch)
+        restore(folder, trial, epoch)
     return str(caught.value)
 
 
 def test_the_best_trial_with_the_state_that_its_score_is_of(folder: ResultsFolder) -> None:
-    restored = restoring.restore(folder)
+    restored = restore(folder, None)
     assert (restored.kept.trial, restored.kept.epoch, restored.kept.metrics) == (1, 4, {"score": 0.25})
     assert restored.trainable.done == 4
     assert (restored.assignment.params, restored.assignment.epochs) == ({"a": 1}, 4)
@@ -39,8 +43,8 @@ def test_the_best_trial_with_the_state_that_its_score_is_of(folder: ResultsFolde
 
 
 def test_another_trial_and_the_best_of_its_epochs(folder: ResultsFolder) -> None:
-    assert restoring.restore(folder, 3, "best").kept.epoch == 4
-    assert restoring.restore(folder, 0, 4).kept.metrics == {"score": 0.75}
+    assert restore(folder, 3, "best").kept.epoch == 4
+    assert restore(folder, 0, 4).kept.metrics == {"score": 0.75}
     assert refused(folder, 0, 2) == "curves, trial 0: has no checkpoint of epoch 2; kept are 4"
 
 
@@ -60,7 +64,7 @@ def test_changed_code_is_noted_and_named_where_it_does_not_fit(folder: ResultsFo
     code = project / "curve.py"
     code.write_text(code.read_text() + "\nX = 1\n")
     sys.modules.pop("curve", None)
-    assert restoring.restore(folder, 1).notes == ("the code has changed since the trial was trained",)
+    assert restore(folder, 1).notes == ("the code has changed since the trial was trained",)
     code.write_text(code.read_text().replace('json.loads((folder / "done.json")', 'json.loads((folder / "x")'))
     sys.modules.pop("curve", None)
     assert "cannot be restored from epoch-000004: FileNotFoundError" in refused(folder, 1)
@@ -93,8 +97,8 @@ def test_a_pareto_front_has_no_single_best(project: Path) -> None:
 def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
     place = checkpoints.of_trial(folder.path, 0)
     checkpoints.begin(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
-    assert restoring.restore(folder, 0).kept.epoch == 4
-    best = restoring.restore(folder, 0, "best").kept
+    assert restore(folder, 0).kept.epoch == 4
+    best = restore(folder, 0, "best").kept
     assert (best.epoch, best.metrics) == (2, {"score": 1.5})
     assert refused(folder, 0, 3) == "curves, trial 0: has no checkpoint of epoch 3; kept are 2, 4"
     _write(place / "epoch-000004" / "done.json", "damaged")
@@ -104,11 +108,11 @@ def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
 def test_a_trial_of_gpus_that_this_machine_lacks(folder: ResultsFolder) -> None:
     info = folder.read_info()
     folder.write_info(info.changed(spec={**info.spec, "resources": {"cpus": 2, "gpus": 64}}))
-    restored = restoring.restore(folder, 1)
+    restored = restore(folder, 1)
     assert restored.notes == ("trained on 64 GPUs, restored on this machine's CPU",)
     assert restored.assignment.devices == Devices(2)
     folder.write_info(info.changed(simulated_gpus=64, spec={**info.spec, "resources": {"gpus": 64}}))
-    assert restoring.restore(folder, 1).assignment.devices == Devices(1, 64, simulated=True)
+    assert restore(folder, 1).assignment.devices == Devices(1, 64, simulated=True)
 
 
 def _write(file: Path, text: str) -> None:
