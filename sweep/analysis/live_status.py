@@ -283,17 +283,17 @@ class Standing:
         """Trials that have not been started; None where nobody knows."""
         return None if self.total is None else max(self.total - self.started, 0)
 
-    def left_s(self, now: float, slots: int = 0) -> float | None:
-        """About how many seconds are left on ``slots`` workers, by the epochs measured; None where that is not known.
+    def left_s(self, now: float) -> float | None:
+        """About how many seconds are left, by the epochs measured, with as many trials at a time as lately.
 
-        Without ``slots``, trials are taken to go on as many at a time as lately.
+        None where that is not known.
         """
         if self.over is not None or not self._epoch_s:
             return None
         epoch_s = fmean(self._epoch_s)
         # Less than the middle: the first trials of each worker import and compile, which later ones need not.
         overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
-        slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
+        slots = max(*self._at_once, len(self.running), 1)
         waiting, limits = self.waiting(), self.outline.limits
         bounds = []
         if waiting is not None:
@@ -316,7 +316,7 @@ class Standing:
         """Of a trial that trains."""
         return self.cost / max(self._cost_s, 1e-9)
 
-    def cost_in_all(self, now: float, slots: int = 0) -> float | None:
+    def cost_in_all(self, now: float) -> float | None:
         """About what the sweep will have cost at its end; None where that is not known.
 
         By what an epoch has cost so far, and how many epochs the trials that are there and those to come will train.
@@ -333,8 +333,8 @@ class Standing:
             each = fmean(self._cost_later) if self._cost_later else self.cost / max(self.epochs, 1)
             first = sorted(self._cost_first)[len(self._cost_first) // 4] if self._cost_first else each
             bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
-        elif (left_s := self.left_s(now, slots)) is not None:
-            bounds.append(self.cost + left_s * max(slots, len(self.running), 1) * self._cost_per_s)
+        elif (left_s := self.left_s(now)) is not None:
+            bounds.append(self.cost + left_s * max(len(self.running), 1) * self._cost_per_s)
         return min(bounds) if bounds else None
 
     def usage(self) -> Mapping[str, float]:

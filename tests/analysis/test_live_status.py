@@ -158,11 +158,11 @@ def test_rungs_count_who_came_and_who_went() -> None:
 
 def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> None:
     outline = {"decisions": (1, 2), "total": 4, "epochs": 8}
-    events = [SESSION, *(event for n in range(4) for event in (started(n), epoch(n, 1)))]
-    events += [ended(n, Status.INTERRUPTED, waits=True) for n in range(1, 4)]
+    pauses = [(started(n), epoch(n, 1), ended(n, Status.INTERRUPTED, waits=True)) for n in range(1, 4)]
+    events = [SESSION, *(event for one in pauses for event in one), started(0), epoch(0, 1)]
     standing = of(*events, **outline)
     assert (standing.paused, len(standing.running), standing.finished) == (3, 1, 0)
-    assert standing.left_s(1010.0, slots=1) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
+    assert standing.left_s(1010.0) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
     survivors = standing.survivors()
     for event in (epoch(1, 2), epoch(1, 3)):
         standing.observe(event)
