@@ -23,6 +23,7 @@ from tensorflow.python.eager import context
 from tensorflow.python.framework import kernels
 
 from sweep.contract import Devices, Ranks, Value
+from sweep.errors import first_line
 from trainables.devices import gpu_memory, parameter_server
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
@@ -225,8 +226,7 @@ def _tpu(devices: Devices) -> Placement:
         try:
             strategy = joined_tpu()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
-            first = (str(error).splitlines() or [""])[0]
-            raise DeviceError(f"strategy is tpu, but no TPU answers: {first}") from error
+            raise DeviceError(f"strategy is tpu, but no TPU answers: {first_line(error)}") from error
         names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
         _placements[key] = Placement(Replicas(strategy), "tpu", tuple(names))
     return _placements[key]

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
+from sweep.errors import in_short
 from trainables.export import onnx_file
 
 FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
@@ -90,8 +91,7 @@ def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Writ
     except NotExportable:
         raise
     except Exception as error:  # of Keras, of the author's get_config, of a converter
-        line = next(iter(str(error).strip().splitlines()), "")
-        raise NotExportable(f"{path.name} cannot be written: {type(error).__name__}: {line}{_hint(kind)}") from error
+        raise NotExportable(f"{path.name} cannot be written: {in_short(error)}{_hint(kind)}") from error
 
 
 def check_formats(formats: Any) -> None:

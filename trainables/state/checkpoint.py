@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from sweep.errors import first_line
 from trainables.state.owned import State
 
 About: TypeAlias = "dict[str, Any]"
@@ -151,7 +152,7 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
                         )
                         part.variable[start - part.start : stop - part.start].assign(rows)
                 except _UNREADABLE as error:
-                    raise CheckpointError(f"{folder}: {path}: {str(error).splitlines()[0]}") from error
+                    raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
 
 
 def whole_table(
@@ -169,7 +170,7 @@ def whole_table(
                     dtypes=[tf.float32],
                 )
         except _UNREADABLE as error:
-            raise CheckpointError(f"{folder}: {path}: {str(error).splitlines()[0]}") from error
+            raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
         parts.append(read[0].numpy())
     return np.concatenate(parts)
 
