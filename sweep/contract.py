@@ -168,6 +168,10 @@ class Group(Protocol):
         not left. Its ``train`` is not called.
         """
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more trials may begin while those that have are under way."""
+
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial, which has ended or goes on elsewhere."""
 

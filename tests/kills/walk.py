@@ -42,6 +42,8 @@ class Together:
     def member(self) -> Walk:
         return Walk()
 
+    is_open = True
+
     def leave(self, member: Walk) -> None:
         """There is nothing of it to forget."""
 
