@@ -219,9 +219,7 @@ def offers(
 EPOCH_LENGTH = "steps_per_epoch"
 
 
-def earlier(
-    results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params] = ({},)
-) -> Timing | None:
+def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]) -> Timing | None:
     """The times of the most recent sweep of the same trainable, by the beginning of its log.
 
     Rehearsals with simulated GPUs are only told from rehearsals with as many, and epochs from those that have as many

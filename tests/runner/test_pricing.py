@@ -195,16 +195,16 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "sweep.json").write_text("{")
     (tmp_path / "damaged" / "log.jsonl").write_text("")
-    assert pricing.earlier(tmp_path, "timed:Model", None) == Timing(0.5, 2.0, 8.0, "sweep new")
-    assert pricing.earlier(tmp_path, "timed:Model", 4) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
-    assert pricing.earlier(tmp_path, "timed:Nobody", None) is None
-    assert pricing.earlier(tmp_path / "absent", "timed:Model", None) is None
+    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
+    assert pricing.earlier(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
+    assert pricing.earlier(tmp_path, "timed:Nobody", None, [{}]) is None
+    assert pricing.earlier(tmp_path / "absent", "timed:Model", None, [{}]) is None
 
 
 def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
     past(tmp_path, "passes", "timed:Model", when=1e9, epoch_s=60.0)
     past(tmp_path, "parts", "timed:Model", when=2e9, epoch_s=0.5, params={"steps_per_epoch": 100})
-    assert pricing.earlier(tmp_path, "timed:Model", None) == Timing(60.0, 2.0, 8.0, "sweep passes")
+    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
     found = pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
     assert found == Timing(0.5, 2.0, 8.0, "sweep parts")
     assert pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
