@@ -142,6 +142,18 @@ def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.Monke
         pass
 
 
+def test_a_cluster_that_refuses_without_a_word_is_told_by_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**how: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(cluster.ray, "init", init)
+    with (
+        pytest.raises(InputError, match="--address: 'auto': ConnectionError; expected a running cluster's host:port"),
+        cluster.connect("auto", None, lambda said: None),
+    ):
+        pass
+
+
 def test_an_autoscaler_that_does_not_say_what_it_brings_is_asked() -> None:
     cluster = there((0, 0), promised=((Node(0, 0, is_known=False), 1000),))
     cluster.require(Devices(4, 1), workers=2)
