@@ -52,7 +52,7 @@ class TrialWorker(tune.Trainable):
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         nodes.prepare(order.assignment.devices)
         # Tune has gone to a folder of the trial, in which the author's relative paths lead nowhere.
-        os.chdir(os.environ["TUNE_ORIG_WORKING_DIR"])
+        os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job
         job.prepare()
         self._began = worker_exits.record(job)
