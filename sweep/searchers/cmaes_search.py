@@ -21,7 +21,7 @@ from sweep.errors import InputError
 from sweep.events import Event, Params, Status, Value
 from sweep.searchers.points import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, contains, key
+from sweep.space.domains import contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
@@ -52,7 +52,7 @@ class CmaesSearcher:
         self._space = space
         self._objective = objectives[0]
         self._seed = seed
-        self._adapted = [parameter for parameter in space.parameters if _is_adapted(parameter)]
+        self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[tuple[Point, float]] = []
@@ -175,9 +175,3 @@ class CmaesSearcher:
             case "best" if losses:
                 return min(losses)
         return math.inf
-
-
-def _is_adapted(parameter: Parameter) -> bool:
-    if not parameter.drawn or parameter.when or isinstance(parameter.domain, Categorical):
-        return False
-    return from_unit(parameter.domain, 0.0) != from_unit(parameter.domain, 1 - 1e-9)  # it has more than one value

@@ -94,6 +94,13 @@ class Parameter:
         """Whether a searcher chooses its value."""
         return not isinstance(self.domain, Constant | Tied)
 
+    @property
+    def adaptable(self) -> bool:
+        """Whether an evolution strategy can adapt it: a number that every trial has, of more than one value."""
+        if self.when is not None or not isinstance(self.domain, Range):
+            return False
+        return from_unit(self.domain, 0.0) != from_unit(self.domain, 1 - 1e-9)
+
     def applies(self, params: Params) -> bool:
         """Return whether it is part of a point that holds ``params`` so far.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from sweep.errors import InputError, did_you_mean
 from sweep.events import Params
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Range, Tied, choices
+from sweep.space.domains import Range, Tied, choices
 from sweep.space.early_terminate import EarlyTermination, PausingRule, PopulationRules
 from sweep.spec import configurations, parameters, sweep_file, yaml_reader
 from sweep.spec.blocks import Metric
@@ -394,7 +394,7 @@ class _Resolution:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
         before = document.found
-        if file.method == "cmaes" and not any(map(_moves, space.parameters)):
+        if file.method == "cmaes" and not any(parameter.adaptable for parameter in space.parameters):
             what = "cmaes needs an unconditional numeric parameter, and there is none"
             document.mistake(("method",), what, "use tpe")
         configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
@@ -446,10 +446,3 @@ class _Resolution:
             self.document.mistake(entry.path, what, at_key=True)
             return self.file.epochs
         return max(*counts, self.file.epochs if entry.condition else 0)
-
-
-def _moves(parameter: Parameter) -> bool:
-    """Return whether an evolution strategy can adapt a parameter."""
-    domain = parameter.domain
-    number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
-    return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1
