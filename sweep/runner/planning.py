@@ -258,7 +258,7 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
     """Configurations that show what will come, and what they are; never none."""
     enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
     few = configurations is not None and configurations <= enough
-    if spec.method in ("grid", "random", "sobol"):  # they need no results to say what comes
+    if searcher.foresees:
         seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
     if thin:

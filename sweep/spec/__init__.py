@@ -21,7 +21,6 @@ from sweep.spec.resolved import Spec
 from sweep.spec.sweep_file import (
     BELIEVING,
     HINTS,
-    LEARNING,
     MAX_EPOCHS,
     MAX_SEED,
     NAME,
@@ -29,6 +28,7 @@ from sweep.spec.sweep_file import (
     REQUIRED,
     SERVER_KEYS,
     SweepFile,
+    learns,
 )
 from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
@@ -232,7 +232,7 @@ class _Resolution:
         for key, metric in named:
             if metric and metric.impute_while_running not in ("false", False):
                 keys.append(f"{key}.impute_while_running")
-            if metric and metric.impute is not None and self.file.method not in LEARNING:
+            if metric and metric.impute is not None and not learns(self.file.method):
                 keys.append(f"{key}.impute")
         return tuple(dict.fromkeys(keys))
 
@@ -255,7 +255,7 @@ class _Resolution:
                 self.missing(key, "W&B's program is not run; name a class instead" if program else "")
 
     def check_learns(self) -> None:
-        if self.file.warm_start and self.file.method is not None and self.file.method not in LEARNING:
+        if self.file.warm_start and self.file.method is not None and not learns(self.file.method):
             what = f"method {self.file.method} learns nothing from earlier sweeps"
             self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
 
@@ -285,7 +285,7 @@ class _Resolution:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
-            if file.early_terminate or file.method in (*LEARNING, *POPULATIONS):
+            if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 

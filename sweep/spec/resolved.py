@@ -84,7 +84,7 @@ class Spec:
         """Trials that a worker may train at once, as one program."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
-            return FUSED_OF_LEARNING if self.method in sweep_file.LEARNING or ":" in self.method else FUSED
+            return FUSED_OF_LEARNING if sweep_file.learns(self.method) else FUSED
         return fuse if isinstance(fuse, int) and fuse else 1
 
     @property

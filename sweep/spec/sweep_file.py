@@ -217,9 +217,6 @@ Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, exampl
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
-LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
-"""Methods whose next suggestion depends on results."""
-
 BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
 """Methods that a `prior` guides."""
 
@@ -236,6 +233,12 @@ NOT_WITH_A_POPULATION = {
     "metrics": "the worst and the best are by one metric",
 }
 """Keys of a sweep file that have another meaning there, or none, and why."""
+
+
+def learns(method: str | None) -> bool:
+    """Return whether a method's next suggestion depends on results; one of the user's own may."""
+    return method in ("tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
+
 
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (

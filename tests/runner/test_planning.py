@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -54,6 +55,17 @@ def test_methods_that_need_no_results_show_their_own_configurations(method: str)
     assert sum(counts(plan, "a").values()) == 50
     many = planned(f"method: {method}\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nrun_cap: 5000\n")
     assert many.looked_at == "the first 200 configurations"
+
+
+def test_a_searcher_of_ones_own_that_foresees_shows_its_own_configurations(tmp_path: Path) -> None:
+    (tmp_path / "foreseeing_search.py").write_text(
+        "class Up:\n    foresees = True\n    def __init__(self, *given): pass\n    def learn(self, past): return 0\n"
+        "    def suggest(self, number): return {'a': number / 50}\n    def observe(self, event): pass\n"
+    )
+    text = "trainable: m:M\nmethod: foreseeing_search:Up\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
+    plan = planning.plan(parse(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path]))
+    assert plan.looked_at == "all 50 configurations"
+    assert plan.histograms[0].bins[-1].high == 49 / 50
 
 
 def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -> None:
