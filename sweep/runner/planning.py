@@ -6,8 +6,6 @@ Some of it can be known to fail in every trial, for all that the trainable reads
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +41,7 @@ from sweep.space.domains import (
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
+from sweep.store import sweep_info
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -183,8 +182,8 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     """Price a sweep, by its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
-    gpus = local_gpus() if simulated_gpus is None else simulated_gpus
-    rooms = [(os.cpu_count() or 1) / share.cpus / spec.resources.processes]
+    gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
+    rooms = [sweep_info.cpus() / share.cpus / spec.resources.processes]
     rooms += [gpus / share.gpus / spec.resources.workers] if share.gpus else []
     concurrent = int(min(rooms) + 1e-9) if room is None else room
     if spec.resources.max_concurrent != "auto":
@@ -268,15 +267,6 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
         points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
     seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
-
-
-def local_gpus() -> int:
-    """GPUs of this machine by the driver's own list; 0 without a driver."""
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
 BINS = 12

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -240,15 +242,27 @@ def provenance(project_dir: Path) -> dict[str, object]:
         "hostname": socket.gethostname(),
         "cpus": cpus(),
         "memory_bytes": memory_bytes(),
-        "gpus": _gpus(),
+        "gpus": gpus(),
         "packages": {"sweep": VERSION, **{name: version_of(name) for name in PACKAGES}},
         "git": _git(project_dir),
     }
 
 
+_CONTAINER = Path("/sys/fs/cgroup")
+"""Where Linux says what of a machine a container is given: version 2 of control groups, and version 1."""
+
+
+def _limits(*names: str) -> list[int]:
+    """Return the numbers in these files; what is not there, or sets no limit, is left out."""
+    words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
+    return [int(word) for word in words if word.isdigit()]
+
+
 def cpus() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores that this process may use, of those to which it is bound: what its container is given, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # of time, and of how much
+    return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
 
 
 def version_of(package: str) -> str | None:
@@ -260,18 +274,58 @@ def version_of(package: str) -> str | None:
 
 
 def memory_bytes() -> int | None:
-    """Memory of this machine; None where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # a system without these names
-        return None
+    """Memory of this machine, or what the container is given of it; None where the system does not tell."""
+    known = _limits("memory.max", "memory/memory.limit_in_bytes")
+    with suppress(ValueError, OSError, AttributeError):  # a system without these names
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(known, default=None)
 
 
-def _gpus() -> list[dict[str, object]]:
-    fields = ("name", "memory.total", "driver_version")
-    answer = _run("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
-    keys = ("name", "memory", "driver")
-    return [dict(zip(keys, line.split(", "), strict=False)) for line in (answer or "").splitlines()]
+def gpus() -> list[dict[str, str]]:
+    """Name, memory and driver of each GPU that CUDA shows this process; none without a driver."""
+    fields, setting = (
+        ("index", "uuid", "name", "memory.total", "driver_version"),
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+    answer = _run("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
+    rows = {int(cells[0]): cells[1:] for line in answer.splitlines() if len(cells := line.split(", ")) == len(fields)}
+    listed = _run("nvidia-smi", "-L") if "MIG-" in (setting or "") else None
+    shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listed or ""), setting)
+    return [dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)) for index in shown]
+
+
+def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
+    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
+
+    ``gpus`` are UUIDs by index. The list ends at the first entry that names nothing (CUDA C++ programming guide,
+    environment variables).
+    """
+    if setting is None:
+        return list(gpus)
+
+    shown: list[int] = []
+    for entry in map(str.strip, setting.split(",")):
+        if entry.startswith("MIG-"):
+            index = mig_devices.get(entry)
+        elif entry.startswith("GPU-"):
+            index = next((index for index, uuid in gpus.items() if uuid.startswith(entry)), None)
+        else:
+            index = int(entry) if entry.isdecimal() else None
+        if index is None or index not in gpus:
+            break
+        shown.append(index)
+    return shown
+
+
+def parse_mig_devices(listing: str) -> dict[str, int]:
+    """Return the MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
+    devices, current = {}, 0
+    for line in listing.splitlines():
+        if gpu := re.match(r"GPU (\d+):", line):
+            current = int(gpu[1])
+        elif instance := re.search(r"UUID: (MIG-[^)]+)\)", line):
+            devices[instance[1]] = current
+    return devices
 
 
 def _git(folder: Path) -> dict[str, object] | None:

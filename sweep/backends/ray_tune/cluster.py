@@ -29,6 +29,7 @@ from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError, plural, printable
+from sweep.store import sweep_info
 from sweep.store.object_store import repeat
 
 _SETTINGS = {
@@ -262,6 +263,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
             with start.ahead or nullcontext(), _told():
                 ray.init(
                     address="local",
+                    num_cpus=sweep_info.cpus(),
                     num_gpus=simulated_gpus,
                     job_config=_described(start.about),
                     include_dashboard=True,
