@@ -30,9 +30,7 @@ from sweep.space.domains import (
     Categorical,
     Constant,
     Domain,
-    IntUniform,
     LogNormal,
-    LogUniform,
     Normal,
     Tied,
     choices,
@@ -310,7 +308,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
         bins = _by_value(parameter, values)
     else:
-        bins = _by_range(numbers, log=_logarithmic(parameter, numbers))
+        bins = _by_range(numbers, log=domains.is_log(parameter.domain, numbers))
     return Histogram(parameter.name, tuple(bins), len(configurations))
 
 
@@ -336,17 +334,6 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
-
-
-def _logarithmic(parameter: Parameter, numbers: Sequence[float]) -> bool:
-    """Return whether a logarithmic scale shows it best.
-
-    It does where the value was drawn on one, and for a computed value of wide range.
-    """
-    match parameter.domain:
-        case LogUniform() | LogNormal() | IntUniform(log=True):
-            return min(numbers) > 0
-    return not parameter.drawn and min(numbers) > 0 and max(numbers) >= 100 * min(numbers)
 
 
 RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 import optuna
@@ -28,12 +29,12 @@ from sweep.space.domains import (
     Domain,
     IntUniform,
     LogNormal,
-    LogUniform,
     Normal,
     Range,
     Uniform,
     bounds,
     choices,
+    is_log,
     key,
     quantum,
     snap,
@@ -184,7 +185,7 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     ends = [snap(domain, end) for end in _ends(domain)]
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low, high = min([*ends, *seen]), max([*ends, *seen])
-    log = low > 0 and (isinstance(domain, LogUniform | LogNormal) or (isinstance(domain, IntUniform) and domain.log))
+    log = is_log(domain, (low, high))
     step = None if log or any(snap(domain, number) != number for number in seen) else domain.q
     if whole:
         return IntDistribution(int(low), int(high), log=log, step=1 if step is None else int(step))
@@ -249,8 +250,12 @@ class Importance:
     high: float
 
 
-def importance(trials: Sequence[tuple[Params, float]], names: Sequence[str]) -> list[Importance]:
+def importance(
+    trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
+) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.
+
+    ``domains`` are those that are known: on their scales a parameter's values are near to each other or far.
 
     PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as Optuna has it, also for parameters that not every trial has,
     on resamples with replacement (bootstrap) of the ``trials``: parameters and loss, finite. The same numbers for the
@@ -258,7 +263,8 @@ def importance(trials: Sequence[tuple[Params, float]], names: Sequence[str]) -> 
     """
     if len(trials) < FEWEST or not names:
         return []
-    known = {name: _distribution([params[name] for params, _ in trials if name in params]) for name in names}
+    seen = {name: [params[name] for params, _ in trials if name in params] for name in names}
+    known = {name: _distribution(values, domains.get(name)) for name, values in seen.items()}
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
     frozen = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
@@ -298,12 +304,11 @@ def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence
     return {name: float(found.get(name, 0.0)) / total if total > 0 else 0.0 for name in names}
 
 
-def _distribution(values: Sequence[Value]) -> BaseDistribution:
+def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
     numbers = _numbers(values)
     if numbers is None:
         return CategoricalDistribution(sorted({repr(value) for value in values}))
-    low, high = min(numbers), max(numbers)
-    return FloatDistribution(low, high, log=low > 0 and high / low >= 10)
+    return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
 
 def _numbers(values: Sequence[Value]) -> list[float] | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import median_high
 from typing import TypeAlias
 
 from sweep.events import Params, Value
@@ -221,6 +223,23 @@ def bounds(domain: Range) -> tuple[float, float]:
 def quantum(domain: Range) -> float | None:
     """Return the step between neighboring values; None where there is none."""
     return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
+
+
+def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
+    """Return whether numbers of a domain (None: not known) belong on a logarithmic scale.
+
+    They do where they are drawn on one. Where no range says how, as of a list or of what follows from others, they do
+    if they differ tenfold and most lie at the low end.
+    """
+    low, high = min(numbers), max(numbers)
+    match domain:
+        case _ if low <= 0:
+            return False
+        case LogUniform() | LogNormal() | IntUniform(log=True):
+            return True
+        case IntUniform() | Uniform() | Normal() | Beta():
+            return False
+    return high >= 10 * low and median_high(numbers) - low < 0.4 * (high - low)
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -81,6 +81,12 @@ def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -
     assert [one.name for one in plan.histograms] == ["lr", "wd"]
 
 
+def test_what_follows_from_an_even_parameter_has_even_bins() -> None:
+    plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.001, max: 1.0}}, b: {{value: "= a * 2"}}}}\n')
+    widths = [bin.high - bin.low for bin in plan.histograms[1].bins]
+    assert widths == pytest.approx([widths[0]] * len(widths))
+
+
 def test_only_possible_points_are_looked_at() -> None:
     plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nconstraints: ["a < 0.25"]\n')
     (one,) = plan.histograms
