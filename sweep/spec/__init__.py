@@ -32,12 +32,9 @@ from sweep.spec.sweep_file import (
 )
 from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
+from sweep.store.sweep_info import maximizes
 
 __all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse"]
-
-_LARGER_IS_BETTER = re.compile(
-    r"(?!.*(loss|err))(.*[^a-z])?(acc|accuracy|auc|bleu|f1|iou|precision|r2|recall|reward|score)([^a-z].*)?"
-)
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
@@ -276,7 +273,7 @@ class _Resolution:
             if metric.name in seen:
                 document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
             seen.add(metric.name)
-            if "goal" not in metric.model_fields_set and _LARGER_IS_BETTER.fullmatch(metric.name.lower()):
+            if "goal" not in metric.model_fields_set and maximizes(metric.name):
                 self.notes.append(
                     f"{metric.name} looks as if larger is better, and is minimized as in W&B where no goal is "
                     "given; write goal: maximize, or minimize"

@@ -13,7 +13,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -24,6 +24,26 @@ from sweep.errors import StoreError
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
 """(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+
+LOWER_IS_BETTER = ("loss", "err", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape")
+HIGHER_IS_BETTER = ("accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2", "bleu", "reward", "score")
+SHARES = ("acc", "accuracy", "error_rate")
+"""Words in the names of metrics. The last are shares of the examples."""
+
+
+def says(metric: str, words: Iterable[str]) -> bool:
+    """Return whether the name of a metric has one of these words."""
+    return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
+
+
+def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
+    """Return whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
+    for name, goal in objectives:
+        if name == metric:
+            return goal == "maximize"
+    lower, higher = says(metric, LOWER_IS_BETTER), says(metric, HIGHER_IS_BETTER)
+    return higher if lower != higher else None
+
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
 """Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
