@@ -6,6 +6,7 @@ and on a Ray worker, because all that it is handed is here, and none of it knows
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,16 @@ CUDA_BYTES = 0.75 * 2**30
 """Of a GPU, for the context, the libraries and the communication of each process on it."""
 
 
+def aside(servers: int) -> int:
+    """Return how many processes of a trial do not train: its servers, and where there are any a coordinator."""
+    return servers + bool(servers)
+
+
+def parts(whole: float, part: float) -> int:
+    """Return how many parts a whole has room for, as if floats were exact: 0.6 has room for three of 0.2."""
+    return math.floor(whole / part + 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """The processes that train one trial together, and which of them this is."""
@@ -56,7 +67,7 @@ class Ranks:
     @property
     def workers(self) -> int:
         """How many of them train."""
-        return len(self.addresses) - self.servers - bool(self.servers)
+        return len(self.addresses) - aside(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,10 @@ class Devices:
     gpus: float = 0  # below 1: a share of one GPU
     simulated: bool = False  # logical CPU devices stand in for the GPUs
     ranks: Ranks | None = None  # None: this process trains alone
+
+    def fits(self, cpus: float, gpus: float) -> int:
+        """Return how many such shares a machine has room for."""
+        return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, whole: float) -> float:
         """Return what a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""

@@ -33,6 +33,14 @@ else:
     Params = Mapping[str, Any]  # no decoder follows a type that contains itself
 
 
+def trial_epochs(params: Params, epochs: int) -> int:
+    """Return the epochs that a trial trains: its parameter of that name, in place of the sweep's ``epochs``."""
+    given = params.get("epochs", epochs)
+    if not isinstance(given, int):
+        raise TypeError(f"epochs must be a whole number, got {given!r}")
+    return given
+
+
 class Status(StrEnum):
     """State of a trial: ``running``, then exactly one of the others."""
 

@@ -50,9 +50,9 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         return
     folder, spec = reopened.folder, reopened.spec
     found = listed(folder)
-    configurations = spec.trials()
-    total = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
-    total = None if total is None else max(total, sum(found.trials.values()))  # fresh seeds come on top
+    total = (
+        None if spec.all_trials is None else max(spec.all_trials, sum(found.trials.values()))
+    )  # fresh seeds come on top
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
         click.echo(document({**dataclasses.asdict(found), "total": total, "written": written}))

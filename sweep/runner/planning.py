@@ -152,11 +152,6 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
-def varying(spec: Spec) -> tuple[str, ...]:
-    """Return the parameters that are not the same in all trials."""
-    return tuple(one.name for one in spec.space.parameters if not isinstance(one.domain, Constant))
-
-
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     """Return what each trial is given."""
     resources = spec.resources
@@ -181,9 +176,8 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
     gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-    rooms = [sweep_info.cpus() / share.cpus / spec.resources.processes]
-    rooms += [gpus / share.gpus / spec.resources.workers] if share.gpus else []
-    concurrent = int(min(rooms) + 1e-9) if room is None else room
+    trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
+    concurrent = trial.fits(sweep_info.cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()

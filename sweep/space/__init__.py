@@ -141,6 +141,11 @@ class Space:
         """Whether the author says where the best is."""
         return any(parameter.belief is not None for parameter in self.parameters)
 
+    @property
+    def varying(self) -> dict[str, Domain]:
+        """The parameters that are not the same in all points, and what they can be."""
+        return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
+
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
         """File order, but each parameter after those that it needs."""

@@ -27,7 +27,7 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices
+from sweep.contract import Devices, parts
 from sweep.errors import InputError, plural, printable
 from sweep.store import sweep_info
 from sweep.store.object_store import repeat
@@ -348,7 +348,7 @@ PATIENCE_S = 10.0
 
 def share(fits: int, max_share: float | None) -> int:
     """Return how many of the trials that fit a sweep may run at once: at least one."""
-    return fits if max_share is None else max(math.floor(max_share * fits + 1e-9), 1)
+    return fits if max_share is None else max(parts(max_share * fits, 1), 1)
 
 
 def part(fits: int, user: str, others: Sequence[Driving]) -> int:
