@@ -17,7 +17,7 @@ from statistics import fmean
 from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem, SweepError, did_you_mean
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -30,8 +30,6 @@ from sweep.space.domains import (
     Categorical,
     Constant,
     Domain,
-    LogNormal,
-    Normal,
     Tied,
     choices,
     key,
@@ -297,7 +295,7 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
     values = [params[parameter.name] for params in configurations if parameter.name in params]
     distinct = {key(value): value for value in values}
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [value for value in values if is_number(value)]
     continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
         bins = _by_value(parameter, values)
@@ -412,13 +410,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
             return None
         case Constant() | Categorical():
             return next((show(value) for value in domains.choices(domain) or () if not bounds.takes(value)), None)
-        case Normal(mu, sigma):
-            ends = mu - SIGMAS * sigma, mu + SIGMAS * sigma
-        case LogNormal(mu, sigma):
-            ends = math.exp(mu - SIGMAS * sigma), math.exp(mu + SIGMAS * sigma)
-        case _:
-            ends = domains.bounds(domain)
-    low, high = (domains.snap(domain, end) for end in ends)
+    low, high = (domains.snap(domain, end) for end in domains.most(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import fmean
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -23,19 +23,17 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweep.events import Params, Status, Value
+from sweep.events import Params, Status, Value, is_number
 from sweep.searchers.optuna_storage import frozen, quiet
 from sweep.space.domains import (
     Domain,
     IntUniform,
-    LogNormal,
-    Normal,
     Range,
     Uniform,
-    bounds,
     choices,
     is_log,
     key,
+    most,
     quantum,
     snap,
 )
@@ -88,7 +86,7 @@ class Axis:
         """Return whether a value has room on it."""
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
-                return _is_number(value) and numeric._contains(float(value))
+                return is_number(value) and numeric._contains(float(value))
             case _:
                 return _like(value, self._known) in self._known
 
@@ -105,7 +103,7 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[s
 def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, on which all values seen have room."""
     if isinstance(domain, Range) or domain is None:
-        numbers = [value for value in seen if _is_number(value)]
+        numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
             return Axis(_scale(domain or _between(numbers), numbers))
     possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
@@ -182,7 +180,7 @@ def _between(numbers: Sequence[float]) -> Range:
 
 
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = [snap(domain, end) for end in _ends(domain)]
+    ends = [snap(domain, end) for end in most(domain, _WIDE)]
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low, high = min([*ends, *seen]), max([*ends, *seen])
     log = is_log(domain, (low, high))
@@ -192,19 +190,10 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     return FloatDistribution(float(low), float(high), log=log, step=step)
 
 
-def _ends(domain: Range) -> tuple[float, float]:
-    match domain:
-        case Normal(mu, sigma):
-            return mu - _WIDE * sigma, mu + _WIDE * sigma
-        case LogNormal(mu, sigma):
-            return math.exp(mu - _WIDE * sigma), math.exp(mu + _WIDE * sigma)
-    return bounds(domain)
-
-
 def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
     """Choices as they are, where Optuna can tell them apart; else those that are no text as JSON, or all."""
     values = list(possible.values())
-    if all(value is None or isinstance(value, str | bool) or _is_number(value) for value in values):
+    if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
         labels: list[Any] = values
     else:
         labels = [value if isinstance(value, str) else key(value) for value in values]
@@ -216,13 +205,9 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 def _like(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which a value is known: tables keep whole numbers among floats as floats."""
     same = [key(value)]
-    if _is_number(value) and _is_whole(value):
+    if is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]
     return next((one for one in same if one in possible), same[0])
-
-
-def _is_number(value: Value) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_whole(number: float) -> bool:
@@ -312,7 +297,7 @@ def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistrib
 
 
 def _numbers(values: Sequence[Value]) -> list[float] | None:
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    numbers = [float(value) for value in values if is_number(value)]
     return numbers if len(numbers) == len(values) else None
 
 

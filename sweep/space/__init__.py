@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from sweep.errors import InputError
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
 from sweep.space.draws import Belief, count_grid, from_unit, to_unit
 from sweep.space.expressions import Expression, UndefinedError
@@ -47,9 +47,7 @@ class Between:
     max: float = math.inf
 
     def passes(self, value: Value) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return self.min <= value <= self.max
+        return is_number(value) and self.min <= value <= self.max
 
 
 Test: TypeAlias = OneOf | Between

@@ -16,7 +16,7 @@ from functools import lru_cache
 from statistics import median_high
 from typing import TypeAlias
 
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.space.expressions import Expression
 
 MAX_CHOICES = 10_000
@@ -172,7 +172,7 @@ def contains(domain: Domain, value: Value) -> bool:
             return key(value) in map(key, choices(domain) or ())
         case Tied():
             return True
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         return False
     low, high = bounds(domain)
     whole = isinstance(value, int) or not isinstance(domain, IntUniform)
@@ -218,6 +218,16 @@ def bounds(domain: Range) -> tuple[float, float]:
             return 0.0, 1.0
         case IntUniform(low, high) | Uniform(low, high) | LogUniform(low, high):
             return low, high
+
+
+def most(domain: Range, sigmas: float) -> tuple[float, float]:
+    """Return `bounds`, where there are none those of so many standard deviations."""
+    match domain:
+        case Normal(mu, sigma):
+            return mu - sigmas * sigma, mu + sigmas * sigma
+        case LogNormal(mu, sigma):
+            return math.exp(mu - sigmas * sigma), math.exp(mu + sigmas * sigma)
+    return bounds(domain)
 
 
 def quantum(domain: Range) -> float | None:

@@ -20,7 +20,7 @@ from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.errors import plural, printable
-from sweep.events import Status, Value
+from sweep.events import Status, Value, is_number
 from sweep.render import duration, moment, money, setting, settings
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
@@ -124,7 +124,7 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
 def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """A number's values, or the codes of a choice (-1 where a trial has no such parameter) and what they mean."""
     values = [one[name] for one in params if name in one]
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
         return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
