@@ -170,7 +170,7 @@ class _Resolution:
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
-            says_nothing = isinstance(said, sweep_file.NoTermination) or (key == "metrics" and said and len(said) == 1)
+            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
@@ -371,7 +371,7 @@ class _Resolution:
                 ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
             )
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
+            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.RULES["none"] | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
