@@ -183,15 +183,19 @@ class Group(Protocol):
         not left. Its ``train`` is not called.
         """
 
+    @property
+    def is_open(self) -> bool:
+        """Whether more trials may begin while those that have are under way."""
+
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial, which has ended or goes on elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the trials of these members, one epoch of each at a time, until one of the reports says to return.
 
-        They must be all that have begun and not left. Return what each that ended has raised. Raises `Apart` before
-        any of them has trained where they cannot be trained together, or not as fast as alone. One member alone is
-        trained as by itself.
+        Others that have begun stay as they are. Return what each that ended has raised. Raises `Apart` before any of
+        them has trained where they cannot be trained together, or not as fast as alone. One member alone is trained
+        as by itself.
         """
 
 

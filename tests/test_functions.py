@@ -19,8 +19,9 @@ from sweep.errors import TrainableError
 from sweep.events import Status
 from sweep.functions import FunctionTrainable, Reporter
 from sweep.hyperparameters import Hyperparameters
+from sweep.space.objectives import Objective
 
-JOB = Job("s", "__main__:train", (), Path(), "loss", maximize=False, checkpoint_every_s=0.0)
+JOB = Job("s", "__main__:train", (), Path(), Objective("loss", "minimize"), checkpoint_every_s=0.0)
 
 
 @pytest.fixture

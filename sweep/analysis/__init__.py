@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
-from sweep.events import Params, Role, Status, Value, trial_epochs
+from sweep.events import EpochReported, Params, Role, Status, Value, trial_epochs
 from sweep.prices import COST
 from sweep.space import early_terminate
 from sweep.space.early_terminate import EarlyTermination, NoTermination
@@ -40,6 +40,23 @@ class Limits:
     epochs: int | None = None
     money: float | None = None
     gpus: float = 0.0
+    shared: bool = False  # each epoch says how much of a GPU it had
+
+    @classmethod
+    def of(cls, spec: Spec) -> Limits:
+        """Return those of a sweep file."""
+        return cls(
+            hours=spec.budget.hours,
+            gpu_hours=spec.budget.gpu_hours,
+            epochs=spec.budget.epochs,
+            money=spec.budget.money,
+            gpus=spec.resources.trial_gpus,
+            shared=spec.resources.gpus == "auto",
+        )
+
+    def gpu_s(self, epoch: EpochReported) -> float:
+        """Return how many seconds of a GPU an epoch took, of all that its trial has."""
+        return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +80,6 @@ class Outline:
         """Return that of a sweep file."""
         configurations = spec.trials()
         first = spec.objectives[0]
-        budget = spec.budget
         return cls(
             name=spec.name,
             metric=first.name,
@@ -75,13 +91,7 @@ class Outline:
             epochs=spec.epochs,
             decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
             rule=spec.early_terminate,
-            limits=Limits(
-                hours=budget.hours,
-                gpu_hours=budget.gpu_hours,
-                epochs=budget.epochs,
-                money=budget.money,
-                gpus=spec.resources.trial_gpus,
-            ),
+            limits=Limits.of(spec),
         )
 
     @property
@@ -130,6 +140,11 @@ class Sweep:
     folds: int = 0  # of its cross-validation
     cost: float | None = None  # of its GPUs, where they have a price
 
+    @property
+    def state(self) -> str:
+        """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+        return "running" if self.folder.is_running() else self.history.ended or "unfinished"
+
 
 def first_failure(sweep: Sweep) -> str:
     """Return what became of the first trial, in words to go after "no trial completed"."""
@@ -156,9 +171,8 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
-    each = info.repeats * (info.folds or 1)
     cost = reading.total(read_tables.trials, COST)
-    return Sweep(folder, info.objectives, trials, read_tables.history, each, info.folds or 0, cost)
+    return Sweep(folder, info.objectives, trials, read_tables.history, info.trials_each, info.folds or 0, cost)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from sweep import statistics
 from sweep.analysis import Sweep, Trial
 from sweep.events import Params, Role, Status
-from sweep.space.domains import configuration
+from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import Objective, objective
 from sweep.statistics import ALPHA, LEAST, TOO_FEW
 from sweep.store.sweep_info import SweepInfo
@@ -113,12 +113,8 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 
 def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     """Return all configurations of which every repeat of the search completed."""
-    groups: dict[Key, list[Run]] = {}
-    for one in runs:
-        if one.role is not Role.CONFIRM:
-            groups.setdefault(configuration(one.params), []).append(one)
     found: Candidates = []
-    for name, group in groups.items():
+    for name, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _repeats(group, rules)
         if means is not None:
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
@@ -317,10 +313,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     raced = run([_run(trial, first) for trial in sweep.trials], rules)
     if not raced.racers:
         return None
-    groups: dict[str, list[Trial]] = {}
-    for trial in sweep.trials:
-        if trial.role is Role.CONFIRM:
-            groups.setdefault(configuration(trial.params), []).append(trial)
+    groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
     rows = tuple(
         _confirmed(place, racer, raced, groups.get(racer.key, []), first)
         for place, racer in enumerate(raced.racers, start=1)

@@ -15,8 +15,8 @@ from statistics import fmean
 
 from sweep.analysis import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
-from sweep.errors import StoreError, shortened
-from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.errors import shortened
+from sweep.events import EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own, PausingRule
@@ -130,7 +130,7 @@ class Follower:
 
     def __init__(self, folder: ResultsFolder) -> None:
         self._folder, self._path = folder, folder.log
-        self._offset = 0
+        self._offset, self._mark = 0, ""
         self._refreshed = time.monotonic()
 
     @property
@@ -154,13 +154,11 @@ class Follower:
             self._refreshed = time.monotonic()
         if not self._path.exists():
             return []
-        try:
-            events, self._offset = log.read_from(self._path, self._offset)
-        except StoreError:
-            if not self._offset:
-                raise
+        if log.is_another(self._path, self._offset, self._mark):
             self._offset = 0
             return None
+        events, self._offset = log.read_from(self._path, self._offset)
+        self._mark = log.mark(self._path, self._offset)
         return events
 
 
@@ -188,13 +186,15 @@ class Standing:
         self.session: float | None = None  # since when this session runs
         self.over: str | None = None  # why the last session ended; None while one runs, or was killed
         self.last: float | None = None  # the time of the last event
-        self.gpu_s = 0.0  # trained, of one GPU each
+        self._trained_s = 0.0
+        self._gpu_s = 0.0  # of all GPUs that trained
         self.cost = 0.0  # of the GPUs of all epochs
         self._cost_s = 0.0  # that trials held their GPUs for it, about
         self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
         self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
         self.measures = False  # whether trials measure what they use
         self._beside: set[int] = set()  # trials of another role than the search's
+        self.confirming: set[int] = set()  # those of them that train finalists with fresh seeds
         self._earlier_s = 0.0
         self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
         self._reached: Counter[int] = Counter()
@@ -234,6 +234,8 @@ class Standing:
             case ledger.Started(trial):
                 if trial.place is None:
                     self._beside.add(trial.number)
+                if trial.role is Role.CONFIRM:
+                    self.confirming.add(trial.number)
                 self.started += 1
                 self.running[trial.number] = self._opened(trial)
                 self._at_once.append(len(self.running))
@@ -303,8 +305,8 @@ class Standing:
             bounds.append(limits.hours * 3600 - self.active_s(now))
         if limits.epochs is not None:
             bounds.append((limits.epochs - self.epochs) * epoch_s / slots)
-        if limits.gpu_hours is not None and limits.gpus:
-            bounds.append((limits.gpu_hours * 3600 / limits.gpus - self.gpu_s) / slots)
+        if limits.gpu_hours is not None and self._gpu_s:
+            bounds.append((limits.gpu_hours * 3600 - self._gpu_s) * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
@@ -372,7 +374,8 @@ class Standing:
             return
         self.epochs += 1
         self._epoch_s.append(event.time_s)
-        self.gpu_s += event.time_s
+        self._trained_s += event.time_s
+        self._gpu_s += self.outline.limits.gpu_s(event)
         if COST in event.measures:
             self.cost += event.measures[COST]
             self._cost_s += event.time_s
@@ -457,7 +460,7 @@ class Standing:
 
     def _compare(self, ended: Ended) -> None:
         value = ended.value
-        if value is None or not math.isfinite(value) or ended.trial in self._beside:
+        if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
         trials = {ended.trial: value}
         if self.outline.repeats > 1:

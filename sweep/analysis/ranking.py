@@ -20,7 +20,7 @@ from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
 from sweep.errors import plural
 from sweep.events import Role, Status, Value
-from sweep.space.domains import configuration
+from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics import Compared, Verdict
 from sweep.store.sweep_info import SHARES, Objectives, says
@@ -111,7 +111,7 @@ def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
     return ""
 
 
-_ORDER = {
+ORDER = {  # the better what a trial came to, the lower
     Status.COMPLETED: 0,
     Status.PRUNED: 1,
     Status.INFEASIBLE: 2,
@@ -208,7 +208,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     configurations with fresh seeds are of these alone: they were chosen by the others.
     """
     objectives = same_objectives(sweeps)
-    rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
+    rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in by_configuration(sweep.trials).values()]
     fronts = _front_numbers(rows, objectives)
     confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
     places = {configuration(one.params): one.place for one in confirmed.rows} if confirmed else {}
@@ -218,7 +218,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
         place = places.get(configuration(row.params), math.inf) if places else 0
-        return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
+        return place, -row.completed, ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
     ranked = [
@@ -295,16 +295,8 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     return numbers
 
 
-def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
-    groups: dict[str, list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault(configuration(trial.params), []).append(trial)
-    return list(groups.values())
-
-
 def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
-    statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (sweep.repeats - len(trials))
-    best = min((trial.status for trial in trials), key=_ORDER.__getitem__)
+    best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
     fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
     counted = fresh if fresh and best is Status.COMPLETED else counted
@@ -319,10 +311,19 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()
     first = counted[0]
-    ordered = tuple(sorted(trials, key=lambda trial: _ORDER[trial.status]))
-    status = max(statuses, key=_ORDER.__getitem__)
-    share = sum(map(partial(_counts, objectives=objectives), trials)) / len(statuses)
+    ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
+    completed = sum(map(partial(_counts, objectives=objectives), trials))
+    share, status = outcome([trial.status for trial in trials], completed, sweep.repeats)
     return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+
+
+def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
+    """Return the share of a configuration's repeats that completed, and the worst that one came to.
+
+    Repeats that have not begun count as interrupted.
+    """
+    known = [*statuses, *[Status.INTERRUPTED] * (repeats - len(statuses))]
+    return completed / len(known), max(known, key=ORDER.__getitem__)
 
 
 def _counts(trial: Trial, objectives: Objectives) -> bool:
@@ -402,7 +403,6 @@ def _trials(row: Ranked) -> str:
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"
 COLUMNS = ("trial", EXAMPLES, DEVIATION)
 LOSS = "val_loss"  # of which that is the deviation over examples
-_Z = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +432,7 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
         low, high = statistics.interval_of_share(level * examples, examples)
         return _noise(metric, level, examples, math.sqrt(level * (1 - level)), (low, high), "Wilson")
     if metric == LOSS and loss_deviation is not None:
-        half = _Z * loss_deviation / math.sqrt(examples)
+        half = statistics.Z * loss_deviation / math.sqrt(examples)
         return _noise(metric, level, examples, loss_deviation, (level - half, level + half), "bootstrap")
     return None
 
@@ -444,7 +444,7 @@ def is_share(metric: str) -> bool:
 
 def examples_for(difference: float, deviation: float) -> int:
     """Return how many examples bring the noise between two means below a difference."""
-    return math.ceil(2 * (deviation * _Z / difference) ** 2)
+    return math.ceil(2 * (deviation * statistics.Z / difference) ** 2)
 
 
 def noise_of(ranking: Ranking, read: Tables) -> HeldOut | None:
@@ -483,5 +483,5 @@ def deviation(read: Tables, trials: Collection[int]) -> float | None:
 def _noise(
     metric: str, level: float, examples: int, deviation: float, interval: tuple[float, float], method: str
 ) -> HeldOut:
-    difference = _Z * math.sqrt(2 / examples) * deviation
+    difference = statistics.Z * math.sqrt(2 / examples) * deviation
     return HeldOut(metric, level, examples, deviation, *interval, difference, method)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from sweep.analysis.ranking import ORDER, outcome
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
-from sweep.space.domains import configuration
+from sweep.space.domains import by_configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
@@ -298,28 +299,29 @@ class _Configuration:
     completed: tuple[Curve, ...]
     curves: tuple[Curve, ...]
     losses: Mapping[int, float]  # of those that completed, by place
-
-    @property
-    def share(self) -> float:
-        return len(self.completed) / len(self.curves)
+    repeats: int  # trials that it was to have
 
     @property
     def loss(self) -> float:
         return fmean(self.losses.values()) if self.losses else math.inf
 
+    @property
+    def place(self) -> tuple[float, int, float]:
+        """Its place in a ranking: the lower, the better."""
+        share, status = outcome([curve.status for curve in self.curves], len(self.completed), self.repeats)
+        return -share, ORDER[status], self.loss
 
-_NONE = _Configuration((), (), {})
+
+_NONE = _Configuration((), (), {}, 1)
 
 
-def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Configuration]:
-    groups: dict[str, list[Curve]] = {}
-    for curve in known:
-        groups.setdefault(configuration(curve.params), []).append(curve)
+def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
     found = []
-    for group in groups.values():
-        losses = {curve.place: _last(curve, objective) for curve in group}
+    for group in by_configuration(known).values():
+        losses = {curve.place: _last(curve, spec.objectives[0]) for curve in group}
         whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
-        found.append(_Configuration(whole, tuple(group), {curve.place: losses[curve.place] for curve in whole}))
+        known_losses = {curve.place: losses[curve.place] for curve in whole}
+        found.append(_Configuration(whole, tuple(group), known_losses, spec.trials_each))
     return found
 
 
@@ -331,9 +333,9 @@ def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Call
 
     left = [(one, [loss for place, loss in one.losses.items() if whole(place)]) for one in found]
     ranked = [
-        (-len(losses) / len(one.curves), fmean(losses), one is not winner, place, one)
+        (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner, place, one)
         for place, (one, losses) in enumerate(left)
-        if losses and one.share == winner.share
+        if losses and one.place[:2] == winner.place[:2]
     ]
     return min(ranked)[-1] if ranked else _NONE
 
@@ -358,9 +360,9 @@ def replay(
     """
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
-    found = _configurations(known, objective)
-    winner = min(found, key=lambda one: (-one.share, one.loss), default=None)
-    if winner is None or math.isinf(winner.loss):
+    found = _configurations(known, spec)
+    winner = min(found, key=lambda one: one.place, default=None)
+    if winner is None or not winner.losses:
         return None
     words, make = rule
     same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}

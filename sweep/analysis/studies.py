@@ -181,7 +181,7 @@ class FollowedSweep:
         self._draw()
 
     def _follow(self) -> None:
-        if self._folder.log.exists() and self._is_another():
+        if self._folder.log.exists() and log.is_another(self._folder.log, self._offset, self._mark):
             self._load()
             return
         changed: set[int] = set()
@@ -199,11 +199,6 @@ class FollowedSweep:
             self._alive = alive
             changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
         self._tell(changed)
-
-    def _is_another(self) -> bool:
-        """Return whether the log is not the one of the last look: repaired, or that of another sweep of the name."""
-        size = self._folder.log.stat().st_size
-        return size < self._offset or log.mark(self._folder.log, self._offset) != self._mark
 
     def _read_to(self, offset: int) -> None:
         self._offset = offset

@@ -356,7 +356,7 @@ def listed(folder: ResultsFolder) -> Listed:
     return Listed(
         name=name,
         path=path,
-        state="running" if folder.is_running() else sweep.history.ended or "unfinished",
+        state=sweep.state,
         trials=dict(Counter(trial.status.value for trial in sweep.trials)),
         metric=metric,
         goal=goal,

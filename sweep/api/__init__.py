@@ -312,13 +312,8 @@ def html(sweeps: Sequence[Sweep]) -> str:
     return f"<div>{heads}{''.join(_table(sweeps))}</div>"
 
 
-def state(one: Sweep) -> str:
-    """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
-    return "running" if one.folder.is_running() else one.history.ended or "unfinished"
-
-
 def _facts(one: Sweep) -> Iterator[str]:
-    yield state(one)
+    yield one.state
     counts = Counter(trial.status.value for trial in one.trials)
     yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
     if one.history.active_s:

@@ -156,6 +156,7 @@ class Steps:
     found: Mapping[int, Progress]
     spoilt: str | None = None  # why the worker must not be used again once none of its trials goes on
     together: int = 1  # how many trials such a worker should get at once
+    is_open: bool = False  # it can take more trials while these go on
 
 
 Lost: TypeAlias = Literal["worker", "node", "preempted"]
@@ -214,6 +215,15 @@ def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
     while len(found) < most and (order := driver.next(worker)) is not None:
         found.append(order)
     return found
+
+
+def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
+    """Return trials for the places of a worker that have fallen free, once these are a quarter of all.
+
+    So many of its trials are ``going`` on. Of few that are left it gets its part, as one of so many ``workers``.
+    """
+    room = steps.together - going
+    return orders(driver, worker, room, workers) if going and steps.is_open and room * 4 >= steps.together else []
 
 
 class Backend(Protocol):

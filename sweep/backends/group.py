@@ -33,6 +33,7 @@ class WorkerGroup:
         self._taken: dict[int, Worker] = {}  # by trial
         self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker forgets one that failed
         self._spoilt: str | None = None
+        self._parted = False  # a trial did not fit to those that are here
         self._together = job.together
         self._notices: list[str] = []
         self._told: set[str] = set()
@@ -67,7 +68,10 @@ class WorkerGroup:
         if len(self._taken) > 1:  # the worker serves the others on
             found = {trial: dataclasses.replace(one, spoilt=None) for trial, one in found.items()}
         self.keep([trial for trial, one in found.items() if not one.over])
-        return Steps({trial: self._told_once(one) for trial, one in found.items()}, self._spoilt, self._together)
+        self._parted = bool(self._taken) and (self._parted or any(one.moves for one in found.values()))
+        told = {trial: self._told_once(one) for trial, one in found.items()}
+        is_open = self._group is not None and not self._parted and self._spoilt is None and self._group.is_open
+        return Steps(told, self._spoilt, self._together, is_open)
 
     @property
     def is_idle(self) -> bool:

@@ -426,8 +426,7 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
-        loss = self._job.objective.standing(epoch.metrics)
-        return math.inf if loss is None else loss
+        return self._job.objective.ranked(epoch.metrics)
 
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:

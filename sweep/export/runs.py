@@ -110,11 +110,10 @@ def read(folder: ResultsFolder) -> Exported:
     """Return all that there is to export of a sweep. Raises `StoreError`."""
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
-    state = "running" if folder.is_running() else tables.history.ended or "unfinished"
     info = folder.read_info()
     named = f"{info.name}\n{tables.history.started!r}"
     identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
-    return Exported(sweep, info, state, identity, tables)
+    return Exported(sweep, info, sweep.state, identity, tables)
 
 
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:

@@ -65,7 +65,7 @@ class EventFiles:
         self._target = target
         space = studies.space_of(sweep)
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
-        self._repeats = sweep.read_info().repeats
+        self._trials_each = sweep.read_info().trials_each
         self._lock = _locked(target)
         self._log_bytes, self._mark = 0, ""
         self._begin()
@@ -79,7 +79,7 @@ class EventFiles:
         """Bring the files up to the log; returns how many trials they hold. Raises `StoreError`."""
         path = self._sweep.log
         if path.exists():
-            if path.stat().st_size < self._log_bytes or log.mark(path, self._log_bytes) != self._mark:
+            if log.is_another(path, self._log_bytes, self._mark):
                 self._start_over()
             while True:
                 events, end = log.read_from(path, self._log_bytes)
@@ -151,7 +151,7 @@ class EventFiles:
                     self._seen, self._started = event.params, event.time
                 self._trials[event.trial] = _Written()
                 place = TrialState(event).place
-                group = event.role.value if place is None else f"{place // self._repeats:05d}"
+                group = event.role.value if place is None else f"{place // self._trials_each:05d}"
                 self._add(event.trial, self._events.begin(event, self._hparams, group))
             case EpochReported():
                 one = self._known(event.trial)

@@ -143,6 +143,8 @@ def _best(standing: Standing) -> list[_Part]:
     whose = f"mean of trials {', '.join(map(str, best.trials))}" if many else f"trial {best.trials[0]}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
+    if standing.confirming:
+        whose += " of the search, before the fresh seeds"
     parameters = (settings(best.params, [name]) for name in outline.varying)
     return [
         (f"{outline.metric} {score(best.value)}", "bold"),

@@ -18,7 +18,7 @@ from importlib import import_module
 from sweep import backends, interruption
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
-from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders
+from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders, refill
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
@@ -211,4 +211,9 @@ class Inline:
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
             group.keep(trials)
+            more = refill(driver, "", steps, len(trials), 1)
+            group.take(more)
+            for order in more:
+                driver.begun(order.assignment.trial)
+                trials.append(order.assignment.trial)
         return together

@@ -73,7 +73,7 @@ class Coordinator:
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
-        self._limits = Limits(spec, spec.resources.trial_gpus)
+        self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import structs
 
-from sweep import prices
+from sweep import analysis, prices
 from sweep.events import EpochReported, Event, ModelTested, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.spec import Spec
@@ -27,7 +27,7 @@ ALIKE = 2  # trials that fail for the same reason, which no parameter can change
 class Limits:
     """Watches the events for the reasons to end a sweep cleanly."""
 
-    def __init__(self, spec: Spec, gpus: float) -> None:
+    def __init__(self, spec: Spec) -> None:
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
@@ -36,12 +36,12 @@ class Limits:
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
         self._highest_price = 0.0 if spec.resources.price is None else prices.bounds(spec.resources.price)[1]
-        self._gpus, self._shares = gpus, spec.resources.gpus == "auto"
+        self._bounds = analysis.Limits.of(spec)
         self._earlier_s = 0.0  # driving time of the sessions before
         self._session_s = 0.0  # and of this one
         self._is_timed = False  # the log has the driver's own clock for this session
         self._last_time: float | None = None
-        self._trained_s = 0.0
+        self._gpu_s = 0.0
         self._under_way_s = 0.0  # training that no epoch has come of yet
         self._epochs = 0
         self._cost = 0.0
@@ -50,12 +50,12 @@ class Limits:
         self._last_failure = ""
         self._alike = 0  # failures one after the other that no parameter had a part in, all for the last reason
         self._best_loss: float | None = None
-        self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
+        self._hit: tuple[float, str] | None = None  # the best loss that reached the target, and what to say of it
 
     @property
     def reached(self) -> str | None:
         """The limit that is reached, as a reason to stop."""
-        return self._hit_target() or self._spent() or self._plateau() or self._at_fault()
+        return (self._hit and self._hit[1]) or self._spent() or self._plateau() or self._at_fault()
 
     def drive(self, session_s: float, under_way_s: float) -> None:
         """Look at the driver's clock: this session's time, and what running trials have trained since they reported."""
@@ -81,13 +81,12 @@ class Limits:
     def _hear(self, event: EpochReported) -> None:
         if not event.memo:  # else it was trained in another sweep, on its account
             self._epochs += 1
-            # Of a trial whose share of a GPU is not fixed, each epoch tells the share that it had.
             self._cost += event.measures.get(COST, 0.0)
-            self._trained_s += event.time_s * (event.measures.get("gpus", 1.0) if self._shares else 1.0)
+            self._gpu_s += self._bounds.gpu_s(event)
         loss = self._objective.loss(event.metrics)
-        better = loss is not None and (self._hit is None or loss < self._hit[0])
-        if loss is not None and better and not self._objective.violated(event.metrics):
-            self._hit = loss, event.trial
+        reached = self._objective.reached(self._target, event.metrics)
+        if loss is not None and reached and (self._hit is None or loss < self._hit[0]):
+            self._hit = loss, f"{reached} in trial {event.trial}"
 
     def _finish(self, trial: TrialState, event: TrialEnded) -> None:
         if event.status is Status.FAILED:
@@ -117,14 +116,6 @@ class Limits:
             self._session_s += max(now - last, 0.0)
             self._last_time = max(now, last)
 
-    def _hit_target(self) -> str | None:
-        if self._hit is None:
-            return None
-        loss, trial = self._hit
-        unconstrained = replace(self._objective, constraints=())  # which were met
-        reached = unconstrained.reached(self._target, {self._objective.name: self._objective.of_loss(loss)})
-        return f"{reached} in trial {trial}" if reached else None
-
     def _plateau(self) -> str | None:
         if self._patience is None or self._since_better < self._patience:
             return None
@@ -145,12 +136,12 @@ class Limits:
 
     def _spent(self) -> str | None:
         budget = self._budget
-        gpu_hours = (self._trained_s + self._under_way_s) * self._gpus / 3600
+        under_way_s = self._under_way_s * self._bounds.gpus
         for limit, spent, unit in (
             (budget.hours, (self._earlier_s + self._session_s) / 3600, "hours"),
-            (budget.gpu_hours, gpu_hours, "GPU hours"),
+            (budget.gpu_hours, (self._gpu_s + under_way_s) / 3600, "GPU hours"),
             (budget.epochs, self._epochs, "epochs"),
-            (budget.money, self._cost + self._under_way_s * self._gpus / 3600 * self._highest_price, "in money"),
+            (budget.money, self._cost + under_way_s / 3600 * self._highest_price, "in money"),
         ):
             if limit is not None and spent >= limit:
                 return f"budget of {limit:g} {unit}"

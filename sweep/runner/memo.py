@@ -7,7 +7,6 @@ those that a longer trial begins with and its last checkpoint is there to go on 
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from array import array
@@ -113,8 +112,8 @@ def _take_over(
         return
     if (manifest.epoch == len(epochs)) is not is_last:
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-    loss = objective(*folder.objectives()[0]).loss(epochs[manifest.epoch - 1].metrics)
-    known = replace(manifest, loss=math.inf if loss is None else loss, reports=tuple(epochs[: manifest.epoch]))
+    loss = objective(*folder.objectives()[0]).ranked(epochs[manifest.epoch - 1].metrics)
+    known = replace(manifest, loss=loss, reports=tuple(epochs[: manifest.epoch]))
     checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 
 

@@ -108,11 +108,8 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     (row,) = found.best
     first = objective(*found.objectives[0])
 
-    def loss(trial: analysis.Trial) -> float:
-        known = first.loss(trial.metrics)
-        return math.inf if known is None else known
-
-    return sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
+    completed = (one for one in row.trials if one.status is Status.COMPLETED)
+    return sorted(completed, key=lambda trial: first.ranked(trial.metrics))
 
 
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:

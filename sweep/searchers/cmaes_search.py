@@ -162,16 +162,9 @@ class CmaesSearcher:
 
     def _loss(self, record: TrialState) -> float | None:
         """Return what a trial counts as; infinite for worse than any, None for nothing."""
-        by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
-        losses = [loss for loss in by_epoch if loss is not None]
         if record.status in _JUDGED or record.paused:
-            last = self._objective.standing(record.last)
-            return math.inf if last is None else last
-        match self._objective.impute:
-            case None if record.status is Status.FAILED:
-                return None
-            case "latest" if losses:
-                return losses[-1]
-            case "best" if losses:
-                return min(losses)
-        return math.inf
+            return self._objective.ranked(record.last)
+        if record.status is Status.FAILED and self._objective.impute is None:
+            return None
+        imputed = self._objective.imputed(record.epochs.values())
+        return math.inf if imputed is None else imputed

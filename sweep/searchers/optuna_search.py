@@ -347,11 +347,11 @@ class OptunaSearcher:
                 return self._finished(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-        imputed = [_imputed(objective, record) for objective in self._objectives]
-        if self._method == "tpe" and all(value is None for value in imputed):
+        imputed = [objective.imputed(record.epochs.values()) for objective in self._objectives]
+        if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
-        pairs = zip(imputed, penalties, strict=True)
-        return TrialState.COMPLETE, [penalty if value is None else value for value, penalty in pairs], {}
+        told = zip(self._objectives, imputed, penalties, strict=True)
+        return TrialState.COMPLETE, [bad if loss is None else one.of_loss(loss) for one, loss, bad in told], {}
 
     def _finished(
         self, record: Record, values: list[float]
@@ -408,12 +408,3 @@ class _Range:
     def beyond(self, spreads: float) -> float:
         """Return a value beyond the worst by so many times the spread."""
         return self._objective.of_loss(self._high + spreads * (self._high - self._low or abs(self._high) or 1.0))
-
-
-def _imputed(objective: Objective, record: Record) -> float | None:
-    """Return what a trial without a final value counts as by the objective's rule; None for worst of all."""
-    reported = [objective.loss(metrics) for metrics in record.epochs.values()]
-    finite = [loss for loss in reported if loss is not None]
-    if not finite or objective.impute in (None, "worst"):
-        return None
-    return objective.of_loss(finite[-1] if objective.impute == "latest" else min(finite))

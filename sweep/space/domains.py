@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import median_high
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from sweep.events import Params, Value, is_number
 from sweep.space.expressions import Expression
@@ -157,6 +157,22 @@ def configuration(params: Params) -> str:
     """
     known = sorted((name, value) for name, value in params.items() if value is not None)
     return repr([(name, _exact(value)) for name, value in known])
+
+
+class _HasParams(Protocol):
+    @property
+    def params(self) -> Params: ...
+
+
+HasParams = TypeVar("HasParams", bound=_HasParams)
+
+
+def by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
+    """Return trials by the name of their configuration, in the order in which these come first."""
+    groups: dict[str, list[HasParams]] = {}
+    for trial in trials:
+        groups.setdefault(configuration(trial.params), []).append(trial)
+    return groups
 
 
 def _exact(value: Value) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -77,6 +77,18 @@ class Objective:
         """
         loss = self.loss(metrics)
         return loss if loss is None or not self.constraints or not (by := self.violation(metrics)) else INFEASIBLE + by
+
+    def ranked(self, metrics: Mapping[str, float]) -> float:
+        """Return `standing`, or infinity where there is none: worse than any."""
+        found = self.standing(metrics)
+        return math.inf if found is None else found
+
+    def imputed(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
+        """Return the loss that ``impute`` gives a trial without a final value; None for worst of all."""
+        losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
+        if not losses or self.impute in (None, "worst"):
+            return None
+        return losses[-1] if self.impute == "latest" else min(losses)
 
     def to_loss(self, value: float) -> float:
         """Return a value of the metric, or a difference of two, as a number of which lower is better."""

@@ -90,6 +90,7 @@ def _error(values: Sequence[float], shared: float) -> float:
 
 
 ALPHA = 0.05
+Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96: of an interval that holds a normal mean so often
 LEAST = 6
 """Seeds in common below which there is no verdict: with five, the p-value of two configurations is never below 0.06."""
 TOO_FEW = "too few seeds"

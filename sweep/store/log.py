@@ -125,6 +125,11 @@ def mark(path: Path, end: int) -> str:
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
+def is_another(path: Path, end: int, known: str) -> bool:
+    """Return whether a log is not the one that was read to byte ``end`` and marked there: cut, repaired or new."""
+    return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
+
+
 def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:

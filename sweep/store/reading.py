@@ -85,7 +85,7 @@ def _is_of(history: History, path: Path) -> bool:
     if not path.exists():
         return True
     same = path.stat().st_size == history.log_bytes
-    return same and (history.mark is None or log.mark(path, history.log_bytes) == history.mark)
+    return same and (history.mark is None or not log.is_another(path, history.log_bytes, history.mark))
 
 
 def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
@@ -134,8 +134,9 @@ _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 
 def is_behind(history: History, path: Path) -> bool:
     """Return whether tables were made of the beginning of a log, and tell what it takes to go on."""
-    known = history.mark is not None and history.unfinished is not None and path.exists()
-    return known and path.stat().st_size > history.log_bytes and log.mark(path, history.log_bytes) == history.mark
+    if history.mark is None or history.unfinished is None or not path.exists():
+        return False
+    return path.stat().st_size > history.log_bytes and not log.is_another(path, history.log_bytes, history.mark)
 
 
 def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:

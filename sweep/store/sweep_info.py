@@ -124,6 +124,11 @@ class SweepInfo:
         return _whole(self.spec.get("repeats")) or 1
 
     @property
+    def trials_each(self) -> int:
+        """Trials of each configuration: its repeats, each with all folds."""
+        return self.repeats * (self.folds or 1)
+
+    @property
     def folds(self) -> int | None:
         """Folds of a cross-validation; None without one."""
         return _whole(self.spec.get("folds"))

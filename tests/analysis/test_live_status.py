@@ -7,10 +7,10 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec import structs
 from passing import simulate
 
 from sweep.analysis import Limits, Outline
@@ -20,17 +20,16 @@ from sweep.analysis.live_status import (
     MOST,
     Best,
     Curve,
-    Follower,
     Rung,
     Standing,
 )
 from sweep.analysis.survival import Survival, seconds_left, survival
-from sweep.errors import StoreError
 from sweep.events import (
     EpochReported,
     Event,
     Facts,
     Params,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
@@ -38,8 +37,6 @@ from sweep.events import (
     TrialStarted,
 )
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median, NoTermination
-from sweep.store.folder import ResultsFolder
-from sweep.store.log import Log
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, MOST - 1, MOST, MOST + 1, 1000, 4097])
@@ -62,77 +59,6 @@ def test_a_long_curve_takes_little_room() -> None:
     for value in range(100_000):
         curve.add(float(value))
     assert len(curve.points(10**9)) <= MOST + 1
-
-
-BEGIN = SessionStarted(time=1.0, resumed=False, version="1")
-END = SessionEnded(time=2.0, reason="finished")
-
-
-def epochs(count: int) -> list[EpochReported]:
-    return [EpochReported(trial=0, epoch=n, metrics={"loss": n / 3}, time=1.0, time_s=0.1) for n in range(1, count + 1)]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> ResultsFolder:
-    return ResultsFolder.create(tmp_path, "followed", "", {"objectives": []})
-
-
-def test_each_event_comes_once_as_it_is_written(folder: ResultsFolder) -> None:
-    follower = Follower(folder)
-    assert (follower.more(), follower.share) == ([], 1.0)
-    with Log(folder.log) as log:
-        log.append([BEGIN])
-        assert follower.more() == [BEGIN]
-        assert follower.more() == []
-        log.append(epochs(3))
-        assert follower.more() == epochs(3)
-        log.append([END])
-    assert follower.more() == [END]
-
-
-def test_a_large_log_comes_in_parts(folder: ResultsFolder) -> None:
-    with Log(folder.log, fsync=False) as log:
-        log.append(epochs(20_000))
-    follower = Follower(folder)
-    first = follower.more()
-    assert first
-    assert len(first) < 20_000
-    assert 0 < follower.share < 1
-    rest = []
-    while events := follower.more():
-        rest += events
-    assert len(first) + len(rest) == 20_000
-    assert follower.share == 1.0
-
-
-def test_a_torn_record_waits_for_its_end(folder: ResultsFolder) -> None:
-    with Log(folder.log) as log:
-        log.append([BEGIN, END])
-    whole = folder.log.read_bytes()
-    folder.log.write_bytes(whole[:-5])
-    follower = Follower(folder)
-    assert follower.more() == [BEGIN]
-    folder.log.write_bytes(whole)
-    assert follower.more() == [END]
-
-
-def test_a_log_that_was_cut_is_read_anew(folder: ResultsFolder) -> None:
-    with Log(folder.log) as log:
-        log.append([BEGIN, *epochs(3)])
-    follower = Follower(folder)
-    assert follower.more()
-    folder.log.write_bytes(folder.log.read_bytes().splitlines(keepends=True)[0])
-    assert follower.more() is None
-    assert follower.more() == [BEGIN]
-
-
-def test_a_damaged_log_is_said_to_be_so(folder: ResultsFolder) -> None:
-    with Log(folder.log) as log:
-        log.append([BEGIN, *epochs(3)])
-    lines = folder.log.read_bytes().splitlines(keepends=True)
-    folder.log.write_bytes(b"".join([lines[0], b"\0\0\n", *lines[2:]]))
-    with pytest.raises(StoreError, match=r"log.jsonl:2: damaged"):
-        Follower(folder).more()
 
 
 SESSION = SessionStarted(time=1000.0, resumed=False, version="1")
@@ -187,6 +113,20 @@ def test_best_is_the_last_value_of_a_completed_trial(goal: str, best: int) -> No
     events += trial(3, [99.0 if goal == "maximize" else -99.0], Status.PRUNED) + trial(4, [math.nan])
     found = of(*events, goal=goal).best
     assert found == Best(pytest.approx(0.1 * (best + 1)), (best,), {"a": best})
+
+
+def beside(number: int, role: Role, value: float) -> list[Event]:
+    begin, *others = trial(number, [value], a=float(number))
+    assert isinstance(begin, TrialStarted)
+    return [structs.replace(begin, role=role), *others]
+
+
+def test_a_baseline_may_be_best_and_fresh_seeds_are_no_part_of_the_search() -> None:
+    events = [*trial(0, [0.5], a=0.0), *beside(1, Role.BASELINE, 0.9)]
+    assert of(*events).best == Best(0.9, (1,), {"a": 1.0})
+    standing = of(*events, *beside(2, Role.CONFIRM, 0.99))
+    assert standing.best == Best(0.9, (1,), {"a": 1.0})
+    assert standing.confirming == {2}
 
 
 def test_of_repeats_the_mean_counts_and_how_many_there_are() -> None:
@@ -340,6 +280,9 @@ def test_budgets_end_it_before_its_trials_do() -> None:
     assert of(*events, total=1000, limits=Limits(epochs=11)).left_s(1010.0) == 20.0
     assert of(*events, total=None, limits=Limits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
     assert of(*events, total=None, limits=Limits(hours=0.001)).left_s(1010.0) == 0.0
+    quarter = epoch(0, 1, measures={"gpus": 0.25})
+    shared = Limits(gpu_hours=1.0, gpus=1, shared=True)
+    assert of(SESSION, started(0), quarter, total=None, limits=shared).left_s(1010.0) == 4 * 3600 - 2.0
 
 
 def test_epochs_out_of_another_sweep_are_not_measured() -> None:

@@ -88,6 +88,20 @@ def test_of_repeats_those_count_that_are_left() -> None:
     assert found.if_better.lost.high == pytest.approx(3.5)  # the other with both of its seeds
 
 
+def test_the_winner_is_the_one_that_compare_calls_best(tmp_path: Path) -> None:
+    """Of a configuration whose other repeats have not begun, the rest is missing, whatever the first one reached."""
+    spec = parse(simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""), "f.yaml")
+    curves = [(0, 0.5), (0, 0.5), (0, 0.5), (1, 0.4)]
+    events = [
+        structs.replace(event, params={"a": a}, repeat=place % 3) if isinstance(event, TrialStarted) else event
+        for place, (a, value) in enumerate(curves)
+        for event in curve(place, [value] * 9, Status.COMPLETED, of=9)
+    ]
+    found = replayed(events, spec, spec)
+    assert found is not None
+    assert found.winner == (0, 1, 2)
+
+
 def test_without_a_cut_curve_nothing_is_unknown() -> None:
     events = [event for n in range(6) for event in curve(n, [n, n, n, float(n)], Status.COMPLETED)]
     found = replayed(events, small("{type: none}"), small("{type: asha, min_iter: 1, eta: 2}"))

@@ -65,6 +65,8 @@ class Toy:
 
     def begin(self, assignment):
         self.given, self.done, self.sum = assignment, 0, float(assignment.seed)
+        if Path.cwd() != HERE:
+            raise RuntimeError(f"rank {self.rank} begins in {Path.cwd()}")
         self.fault = assignment.params["fault"]
         self.data = "other" if self.fault == f"{self.rank} loads other data" else "the same"
 

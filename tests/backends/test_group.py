@@ -25,6 +25,7 @@ class Together:
     """Trains `Counting` trials together, an epoch of each at a time; at most so many, of one batch size."""
 
     most = 99
+    is_open = False
     raises: BaseException | None = None  # as they train
 
     def __init__(self) -> None:
@@ -190,6 +191,28 @@ def test_trials_need_not_fit_to_those_that_were_there_before_them(tmp_path: Path
     assert Pooled.made.turns[-1] == 2
     _, last, _ = train(group, [order(7)])
     assert ends(last) == {7: "completed"}
+
+
+def test_trials_join_those_under_way_until_one_does_not_fit(tmp_path: Path) -> None:
+    group = grouped(tmp_path, 4)
+    group.take([order(1, decisions=(2,)), order(2, decisions=(2,))])
+    Pooled.made.is_open = True
+    assert group.step().is_open
+    group.keep([1])
+    group.take([order(3, decisions=(5,))])
+    step = group.step()
+    assert {trial: [epoch.epoch for epoch in one.epochs] for trial, one in step.found.items()} == {
+        1: [3, 4, 5, 6],
+        3: [1, 2, 3, 4],
+    }
+    assert step.is_open
+    group.take([order(4, batch_size=64)])
+    step = group.step()
+    assert (step.found[4].moves, step.is_open) == (True, False)
+    group.keep([])
+    _, last, steps = train(group, [order(5), order(6)])
+    assert steps[0].is_open
+    assert ends(last) == {5: "completed", 6: "completed"}
 
 
 def test_trials_that_cannot_be_trained_together_are_trained_one_at_a_time(tmp_path: Path) -> None:

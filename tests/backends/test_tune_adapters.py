@@ -112,7 +112,12 @@ class Actor:
 
     def __init__(self) -> None:
         self.kept: list[list[int]] = []
-        self.keep = SimpleNamespace(remote=self.kept.append)
+        self.given: list[int] = []
+        self.keep = SimpleNamespace(remote=self.hear)
+
+    def hear(self, trials: list[int], more: list[Order]) -> None:
+        self.kept.append([*trials])
+        self.given += [order.assignment.trial for order in more]
 
 
 def several(driver: Ending, steps: Steps, actor: Actor | None) -> tuple[Any, list[str], Any]:
@@ -131,6 +136,37 @@ def test_a_worker_keeps_the_trials_that_go_on() -> None:
     found = {number: Progress(worker="w") for number in (1, 2, 3)}
     answer, _, workers = several(Ending(2), Steps(found, together=4), actor := Actor())
     assert (answer, actor.kept, workers.held, workers.together) == ("CONTINUE", [[1, 3]], {"t": [1, 3]}, 4)
+
+
+class Giving(Ending):
+    """Ends these trials, and has so many more."""
+
+    def __init__(self, *ended: int, left: int) -> None:
+        super().__init__(*ended)
+        self.left, self.heard = left, list[int]()
+
+    def next(self, worker: str = "") -> Order | None:
+        self.left -= 1
+        number = 100 + self.left
+        return Order(Assignment(trial=number, params={}, seed=0, epochs=1)) if self.left >= 0 else None
+
+    def begun(self, trial: int) -> None:
+        self.heard.append(trial)
+
+
+def test_places_of_a_worker_are_given_to_other_trials_once_a_quarter_is_free() -> None:
+    found = {number: Progress(worker="w") for number in range(8)}
+    for ended, is_open, more in (
+        ((1, 2), True, [104, 103]),
+        ((1,), True, []),
+        ((1, 2), False, []),
+        (range(8), True, []),
+    ):
+        driver, actor = Giving(*ended, left=5), Actor()
+        answer, _, workers = several(driver, Steps(found, together=8, is_open=is_open), actor)
+        going = [number for number in found if number not in ended]
+        assert actor.given == driver.heard == more
+        assert (answer, workers.held) == (("CONTINUE", {"t": [*going, *more]}) if going else ("STOP", {}))
 
 
 def test_a_worker_is_free_when_all_of_its_trials_have_ended() -> None:

@@ -15,7 +15,7 @@ from hostile import BEGAN, STATUSES, story, trial
 from waiting import until
 
 from sweep.errors import InputError
-from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded
+from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.export import tensorboard
 from sweep.export.tensorboard import EventFiles, LiveEventFiles
 from sweep.store.folder import ResultsFolder
@@ -85,6 +85,21 @@ def groups(target: Path) -> tuple[Any, list[Any]]:
     for metric in experiment.metric_infos:
         request.col_params.add(metric=metric.name)
     return experiment, list(list_session_groups.Handler(asked, backend, "", request).run().session_groups)
+
+
+def test_folds_and_repeats_of_a_configuration_are_one_group(tmp_path: Path) -> None:
+    info = {"objectives": [{"name": "loss", "goal": "minimize"}], "spec": {"repeats": 2, "folds": 2}}
+    folder = ResultsFolder.create(tmp_path / "results", "folded", "", info)
+    events: list[Event] = []
+    for number in range(8):
+        places = {"repeat": number % 4 // 2, "fold": number % 2}
+        started = TrialStarted(trial=number, trial_id="", params={"lr": number // 4}, seed=0, time=0.0, **places)
+        reported = EpochReported(trial=number, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=1.0)
+        events += [started, reported, TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=2.0)]
+    append(folder, events)
+    write(folder, tmp_path / "events")
+    _, found = groups(tmp_path / "events")
+    assert {group.name: len(group.sessions) for group in found} == {"00000": 4, "00001": 4}
 
 
 def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:

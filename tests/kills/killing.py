@@ -89,10 +89,12 @@ checkpoint: {every_s: 0.5}
 max_restarts: 1000
 """
 FUSED = GRID.replace("name: grid", "name: fused") + "training: {fuse: 4}\n"
+# `Near` decides by a trial's own epochs alone: what it stops does not depend on the order in which trials report.
+SHRINKING = FUSED.replace("name: fused", "name: shrinking\nearly_terminate: walk:Near")
 PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
 SWEEPS = {
-    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION, "fused": FUSED, "digits": DIGITS},
-    **{"pairs": PAIRS, "ranks": RANKS},
+    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION},
+    **{"fused": FUSED, "shrinking": SHRINKING, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")
 

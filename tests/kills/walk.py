@@ -13,9 +13,27 @@ from typing import Any
 import numpy as np
 
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Stopped, Value
+from sweep.events import Event
+from sweep.space.objectives import Objective
 
 READS = ("rate", "drag")
 JOURNAL = "journal.txt"  # beside this file: a line for each trial begun and each epoch trained
+
+
+class Near:
+    """Lets a trial go on that is near enough for its epoch, whatever the others do."""
+
+    def __init__(self, objective: Objective, epochs: int) -> None:
+        self.objective = objective
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return tuple(range(2, epochs, 3))
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported) or event.epoch not in self.decision_epochs(event.epoch + 1):
+            return None
+        loss = self.objective.loss(event.metrics)
+        return f"too far after epoch {event.epoch}" if loss is None or loss > 24 / event.epoch else None
 
 
 class Together:
@@ -23,6 +41,8 @@ class Together:
 
     def member(self) -> Walk:
         return Walk()
+
+    is_open = True
 
     def leave(self, member: Walk) -> None:
         """There is nothing of it to forget."""

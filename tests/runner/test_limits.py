@@ -33,11 +33,23 @@ def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
 
 def test_gpu_hours_count_what_is_under_way() -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"), gpus=2)
+    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"))
     limits.drive(3600, 3600)
     assert limits.reached is None
     limits.drive(5400, 5400)
     assert limits.reached == "budget of 3 GPU hours"
+
+
+def test_gpu_hours_of_a_shared_gpu_are_of_the_part_that_each_epoch_had() -> None:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    spec = parse(text + "budget: {gpu_hours: 1}\nresources: {gpus: auto}\n", "f.yaml")
+    limits, ledger = Limits(spec), Ledger()
+    ledger.observe(TrialStarted(trial=0, trial_id="", params={}, seed=0, repeat=0, time=0.0))
+    for number in range(1, 5):
+        assert limits.reached is None
+        spent = {"metrics": {"score": 1.0}, "time": 1.0, "time_s": 3600.0, "measures": {"gpus": 0.25}}
+        limits.observe(ledger.observe(EpochReported(trial=0, epoch=number, **spent)))
+    assert limits.reached == "budget of 1 GPU hours"
 
 
 def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -> None:
@@ -119,7 +131,7 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
     reasons: tuple[str, ...], regardless: bool, ends: bool
 ) -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits, ledger = Limits(parse(text, "f.yaml"), gpus=0), Ledger()
+    limits, ledger = Limits(parse(text, "f.yaml")), Ledger()
     for trial, reason in enumerate(reasons):
         for event in _failed(trial, reason, regardless=regardless):
             limits.observe(ledger.observe(event))

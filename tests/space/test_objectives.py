@@ -7,7 +7,7 @@ import math
 import pytest
 
 from sweep.space.expressions import Expression
-from sweep.space.objectives import Goal, Objective
+from sweep.space.objectives import Goal, Impute, Objective
 
 
 def test_the_sign_makes_lower_better() -> None:
@@ -54,6 +54,22 @@ def test_who_meets_the_constraints_stands_before_all_others_and_these_by_their_v
     assert max(standings[:2]) < min(standings[2:])
     assert standings[2:] == sorted(standings[2:])
     assert limited.standing(metrics(math.nan, 1.0)) is None
+
+
+def test_what_has_no_standing_ranks_behind_all() -> None:
+    limited = Objective("loss", "maximize", None, LIMITED.constraints)
+    ranks = [limited.ranked(metrics(*one)) for one in ((0.3, 1.0), (0.1, 1.0), (0.9, 9.0), (math.nan, 1.0))]
+    assert ranks == sorted(ranks)
+    assert ranks[0] == limited.standing(metrics(0.3, 1.0)) == -0.3
+    assert ranks[-1] == limited.ranked({}) == math.inf
+
+
+@pytest.mark.parametrize(("impute", "loss"), [("latest", -0.2), ("best", -0.5), ("worst", None), (None, None)])
+def test_an_unfinished_trial_counts_by_its_imputed_loss(impute: Impute | None, loss: float | None) -> None:
+    epochs = [{"acc": 0.5}, {"acc": 0.2}, {"acc": math.nan}, {}]
+    objective = Objective("acc", "maximize", impute)
+    assert objective.imputed(epochs) == loss
+    assert objective.imputed([{}, {"acc": math.inf}]) is None
 
 
 def test_no_target_is_reached_against_the_constraints() -> None:

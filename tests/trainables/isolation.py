@@ -22,6 +22,7 @@ from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.events import TrialEnded
 from sweep.hyperparameters import Hyperparameters
+from sweep.space.objectives import Objective
 from trainables.cifar_resnet import CifarResNet
 
 T = TypeVar("T")
@@ -82,8 +83,7 @@ def run(trainable: str, kinds: list[str]) -> list[Outcome]:
             trainable=STAND_INS.get(trainable, trainable),
             import_folders=(Path(__file__).parent,),
             results_folder=Path(folder),
-            objective="val_loss",
-            maximize=False,
+            objective=Objective("val_loss", "minimize"),
         )
         worker = Worker(job)
         return [_outcome(worker, number, kind) for number, kind in enumerate(kinds)]

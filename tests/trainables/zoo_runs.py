@@ -15,6 +15,7 @@ from zoo_entries import ENTRIES
 from sweep.backends import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
+from sweep.space.objectives import Objective
 from trainables.session import Session
 
 EPOCHS = 3
@@ -85,8 +86,7 @@ def _worker(name: str, folder: str) -> Worker:
         trainable=f"{ENTRIES[name].trainable.__module__}:{name}",
         import_folders=(Path(__file__).parent,),
         results_folder=Path(folder),
-        objective="loss",
-        maximize=False,
+        objective=Objective("loss", "minimize"),
     )
     return Worker(job)
 

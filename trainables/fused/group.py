@@ -192,6 +192,7 @@ class Group:
         self._session = session
         self._begun: list[Member] = []
         self._places: _Places | None = None
+        self._trained_s = 0.0  # together
 
     def member(self) -> Trainable:
         """Return a face for one more trial."""
@@ -215,6 +216,19 @@ class Group:
         program = self._session.trial.program
         member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
         member.numbers = {id(v): float(v.numpy()) for v in program.live.variables} if program.kept else {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether trials may begin beside those that are under way, which is worth another trace.
+
+        As others are further, they read other batches: of examples that lie on the device. It is worth it once trials
+        have trained together for as long as the trace will take: then it never costs more than it can save.
+        """
+        if not all(stays(member.trial) for member in self._begun):
+            return False
+        stacks = getattr(self._begun[0].trial.program, "stacks", ()) if self._begun else ()
+        traced = [stack.trace_s for stack in stacks]
+        return any(stack.streams > 1 for stack in stacks) or self._trained_s > max(traced, default=math.inf)
 
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial: its place falls free, and others need not fit to it."""
@@ -274,17 +288,19 @@ class Group:
     def _placed(self, members: Sequence[Member]) -> _Places:
         """Return the places of these members, in the smallest stack that is worth its trace."""
         places = self._places
-        there = places is not None and all(places.of(member) is not None for member in members)
-        if places is not None and there and not _wants_smaller(places.stack, members):
+        there = [] if places is None else [member for member in places.members if member is not None]
+        if places is not None and {*there} == {*members} and not _wants_smaller(places.stack, members):
             return places
-        for member in members:
-            member.state = self._state(member)
+        states = [] if places is None else places.stack.states()
+        for member, state in zip([] if places is None else places.members, states, strict=True):
+            if member is not None:  # also of one that is not trained now
+                member.state = state
         program = members[0].trial.program
         if not isinstance(program, GraphProgram):
             raise Refused("Model.fit trains it")
         keys = [stream(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        stack = _stack(program, members, len(streams))
+        stack = _stack(program, members, several=len(streams) > 1)
         empty = stack.trials - len(members)
         stack.put(
             [member.state for member in members] + [members[0].state] * empty,
@@ -377,9 +393,11 @@ class Group:
 
     def _epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
         """Train and validate the next epoch of each; what gives its report, or raises Diverged."""
-        began = time.perf_counter()
         with members[0].trial.placement.replicas.scope():
             places = self._placed(members)
+            if not places.stack.trace_s:
+                self._trace(members)
+            began = time.perf_counter()
             rates = {member: member.trial.rates() for member in members}
             for member in members:
                 member.trial.gauges.begin()
@@ -387,7 +405,8 @@ class Group:
             train_s = time.perf_counter() - began
             evaluated = self._evaluated(places)
         time_s = time.perf_counter() - began
-        places.stack.epoch_s = time_s
+        places.stack.epoch_s = min(places.stack.epoch_s or time_s, time_s)
+        self._trained_s += time_s
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
         found: list[Callable[[], EpochReported]] = []
         for member in members:
@@ -450,14 +469,19 @@ def _concluding(
     return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
 
 
-def _stack(program: GraphProgram, members: Sequence[Member], streams: int) -> Stack:
-    """Return a stack for these members: one that is there, or a new one where that is worth its trace."""
-    fitting = [one for one in program.stacks if one.trials >= len(members) and one.streams >= streams]
-    smallest = min(fitting, key=lambda one: (one.trials, one.streams), default=None)
-    if smallest is None or _wants_smaller(smallest, members):
-        smallest = Stack(program.graph, program.state, program.live, len(members), streams)
-        program.stacks.append(smallest)
-    return smallest
+def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
+    """Return a stack for these members: one that is there, or a new one where that is worth its trace.
+
+    One for ``several`` streams has as many as trials, and so is for any number.
+    """
+    fitting = [one for one in program.stacks if one.trials >= len(members) and not _wants_smaller(one, members)]
+    there: list[Stack] = [one for one in fitting if one.streams > 1 or not several]
+    if there:
+        return min(there, key=lambda one: (one.trials, one.streams))
+    trials = max([len(members), *(one.trials for one in fitting)])  # a group that others join may be full again
+    stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
+    program.stacks.append(stack)
+    return stack
 
 
 def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:

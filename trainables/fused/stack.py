@@ -62,7 +62,7 @@ class Stack:
         self.trials, self.streams = trials, streams
         self.graph = graph
         self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
-        self.epoch_s = self.trace_s = 0.0  # of the last epoch, and of tracing it first
+        self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of tracing it first
         known = {id(v.value): v for v in graph.variables if isinstance(v, keras.Variable)}
         self._paths = list(state)
         strays = [path for path in self._paths if id(state[path].raw) not in known]
@@ -100,6 +100,14 @@ class Stack:
     def arrays(self, place: int) -> Arrays:
         """Return the state of a trial."""
         return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
+
+    def states(self) -> list[Arrays]:
+        """Return the states of all trials, read at once."""
+        read = [np.array(value.numpy()) for value in self._values]
+        return [
+            {path: (value[place],) for path, value in zip(self._paths, read, strict=True)}
+            for place in range(self.trials)
+        ]
 
     def trace(self, train: Given, validation: Given | None) -> None:
         """Trace all graphs by running them over no batch at all; raises whatever the author's code does in a map."""

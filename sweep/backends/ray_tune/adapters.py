@@ -19,7 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders
+from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders, refill
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
 
@@ -128,8 +128,13 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             workers.free.remove(worker)
         goes_on = [number for number, progress in steps.found.items() if self._goes_on(number, progress)]
         ends = any(number not in goes_on and not one.over for number, one in steps.found.items())
-        if ends and (goes_on or steps.spoilt is not None) and not self._keeps(trial, goes_on):
+        tells = steps.is_open and self._may(ray_private_api.KEEPING, trial)
+        more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if tells else []
+        for order in more:
+            self._driver.begun(order.assignment.trial)
+        if (more or (ends and (goes_on or steps.spoilt is not None))) and not self._keeps(trial, goes_on, more):
             goes_on = []
+        goes_on += [order.assignment.trial for order in more]
         if goes_on:
             workers.held[trial.trial_id] = goes_on
             return str(TrialScheduler.CONTINUE)
@@ -168,11 +173,11 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             self._driver.lose(number, "it needs another process")
         return goes_on and not progress.over
 
-    def _keeps(self, trial: Any, goes_on: list[int]) -> bool:
-        """Let a worker go on with some of its trials; where it cannot be told, they go on by themselves."""
-        if ray_private_api.usable(ray_private_api.KEEPING, self._notice, trial):
+    def _keeps(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
+        """Let a worker go on with some of its trials, and more; where it cannot be told, they go on by themselves."""
+        if self._may(ray_private_api.KEEPING, trial):
             # Before its next step: calls of one actor come in their order.
-            trial.temporary_state.ray_actor.keep.remote(goes_on)
+            trial.temporary_state.ray_actor.keep.remote(goes_on, more)
             return True
         self._workers.together = 1
         for number in goes_on:

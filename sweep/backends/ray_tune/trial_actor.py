@@ -99,9 +99,11 @@ class TrialWorker(tune.Trainable):
         if self._gang is not None:
             self._gang.close()
 
-    def keep(self, trials: Sequence[int]) -> None:
-        """Let go of all trials but these, which the driver has told to go on."""
+    def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
+        """Let go of all trials but these, which the driver has told to go on, and take more."""
+        self._trials = [*trials, *(order.assignment.trial for order in more)]
         self._group.keep(trials)
+        self._group.take(more)
 
     def _without_results(self) -> Steps:
         folder = self._job.folder

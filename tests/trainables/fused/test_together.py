@@ -104,6 +104,17 @@ def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
         assert_same(expected, Trained(epochs[member], state(group, member)))
 
 
+def test_those_that_are_not_trained_now_stay_as_they_are() -> None:
+    assignments = [given(number) for number in (0, 2, 4, 6)]
+    group, members = begun(assignments)
+    found: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
+    for some, until in ((members, 1), (members[1:], 2), ([members[0], members[3]], 3), (members[:1], 4), (members, 5)):
+        for member, epochs in train(group, some, until)[0].items():
+            found[member] += epochs
+    for member, expected in zip(members, alone(assignments), strict=True):
+        assert_same(expected, Trained(found[member], state(group, member)))
+
+
 def test_a_diverged_trial_stays_in_its_place() -> None:
     assignments = [given(0), given(2, learning_rate=1e30), given(4)]
     group, members = begun(assignments)
@@ -115,6 +126,39 @@ def test_a_diverged_trial_stays_in_its_place() -> None:
     for place in (0, 2):  # the bits are the same whoever is beside them
         assert epochs[members[place]] == theirs[same[place]]
         assert_same(alone(assignments)[place], Trained(epochs[members[place]], state(group, members[place])))
+
+
+def test_trials_that_join_others_under_way_are_what_they_are_alone() -> None:
+    assignments = [given(number, epochs=6) for number in range(0, 14, 2)]
+    group, members = begun(assignments[:4])
+    found: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
+    going, waiting = members, assignments[4:]
+    for until in (2, 3, 6, 6, 6):
+        for member, epochs in train(group, going, until)[0].items():
+            found[member] += epochs
+        going = [member for member in going if not member.trial.finished]
+        if waiting:
+            going.append(group.member())
+            going[-1].begin(waiting.pop(0))
+            found[going[-1]] = []
+    assert not going
+    program = members[0].trial.program
+    assert [(stack.trials, stack.streams) for stack in program.stacks] == [(4, 1), (5, 5), (6, 6)]
+    for member, expected in zip(found, alone(assignments), strict=True):
+        assert_same(expected, Trained(found[member], state(group, member)))
+
+
+def test_a_group_is_open_once_it_has_trained_as_long_as_a_trace_takes() -> None:
+    group, members = begun([given(0), given(2)])
+    assert not group.is_open
+    train(group, members, until=1)
+    (stack,) = members[0].trial.program.stacks
+    stack.trace_s = 99.0
+    assert not group.is_open
+    stack.trace_s = 0.001
+    assert group.is_open
+    stack.trace_s, stack.streams = 99.0, 2
+    assert group.is_open
 
 
 def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
