@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from sweep.backends.checkpoints import is_disk_fault
-from sweep.contract import OutOfMemory, Trainable
+from sweep.contract import OutOfMemory, Trainable, memory_bytes
 from sweep.functions import FunctionTrainable
-from sweep.store import sweep_info
 
 BOUND = 0.8
 """Of a machine's memory, shared by the workers that run on it at once: one that has more trains no further trial."""
@@ -35,7 +34,7 @@ def used() -> int:
 
 def part(workers: int) -> int:
     """Return bytes that one of so many workers on this machine may have."""
-    return int(BOUND * (sweep_info.memory_bytes() or sys.maxsize) / workers)
+    return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 
 def is_short(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from sweep import doctor, standard_hyperparameters
-from sweep.contract import Devices
+from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, did_you_mean
 from sweep.events import Params, Value, is_number
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
@@ -175,7 +175,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     share = devices(spec, simulated_gpus)
     gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
     trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
-    concurrent = trial.fits(sweep_info.cpus(), gpus) if room is None else room
+    concurrent = trial.fits(cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()

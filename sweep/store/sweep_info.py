@@ -14,12 +14,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias, TypedDict, Unpack
 
+from sweep.contract import cpus, memory_bytes
 from sweep.errors import StoreError
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
@@ -273,37 +273,12 @@ def provenance(project_dir: Path) -> dict[str, object]:
     }
 
 
-_CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux says what of a machine a container is given: version 2 of control groups, and version 1."""
-
-
-def _limits(*names: str) -> list[int]:
-    """Return the numbers in these files; what is not there, or sets no limit, is left out."""
-    words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
-    return [int(word) for word in words if word.isdigit()]
-
-
-def cpus() -> int:
-    """Cores that this process may use, of those to which it is bound: what its container is given, at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # of time, and of how much
-    return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
-
-
 def version_of(package: str) -> str | None:
     """Return the installed version of a package; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def memory_bytes() -> int | None:
-    """Memory of this machine, or what the container is given of it; None where the system does not tell."""
-    known = _limits("memory.max", "memory/memory.limit_in_bytes")
-    with suppress(ValueError, OSError, AttributeError):  # a system without these names
-        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return min(known, default=None)
 
 
 def gpus() -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ from importlib import metadata
 
 import pytest
 
+from sweep import contract
 from sweep.runner import planning
 from sweep.spec import parse
 from sweep.store import sweep_info
@@ -91,16 +92,16 @@ def test_gpus_are_those_that_cuda_shows(tmp_path, monkeypatch, setting, shown):
     ],
 )
 def test_cores_and_memory_are_what_a_container_is_given(tmp_path, monkeypatch, files, cpus):
-    monkeypatch.setattr(sweep_info, "_CONTAINER", tmp_path)
+    monkeypatch.setattr(contract, "_CONTAINER", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(64), raising=False)
-    whole = sweep_info.memory_bytes()
+    whole = contract.memory_bytes()
     for name, text in {**files, "memory.max": "1048576\n", "memory/memory.limit_in_bytes": f"{2**63}\n"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert sweep_info.cpus() == cpus
-    assert sweep_info.memory_bytes() == 2**20 < whole
+    assert contract.cpus() == cpus
+    assert contract.memory_bytes() == 2**20 < whole
     (tmp_path / "memory.max").write_text("max\n")
-    assert sweep_info.memory_bytes() == whole
+    assert contract.memory_bytes() == whole
 
 
 def test_a_plan_counts_the_cores_to_which_the_process_is_bound(monkeypatch):

@@ -27,9 +27,8 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices, parts
+from sweep.contract import Devices, cpus, parts
 from sweep.errors import InputError, plural, printable
-from sweep.store import sweep_info
 from sweep.store.object_store import repeat
 
 _SETTINGS = {
@@ -263,7 +262,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
             with start.ahead or nullcontext(), _told():
                 ray.init(
                     address="local",
-                    num_cpus=sweep_info.cpus(),
+                    num_cpus=cpus(),
                     num_gpus=simulated_gpus,
                     job_config=_described(start.about),
                     include_dashboard=True,
