@@ -57,7 +57,7 @@ class TrialWorker(tune.Trainable):
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         # Tune has gone to a folder of the trial, in which the author's relative paths lead nowhere.
-        os.chdir(os.environ["TUNE_ORIG_WORKING_DIR"])
+        os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job
         job.prepare()
         self._began = worker_exits.record(job)
