@@ -332,7 +332,7 @@ def retrain(
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
-            retraining.check_joins(list(source.files), spec.trainable)
+            retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)

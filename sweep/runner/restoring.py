@@ -28,6 +28,7 @@ from sweep.runner.trials import Terms, rules, runs
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
 from sweep.spec import Spec
+from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
@@ -246,7 +247,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
-    if devices.gpus and not devices.simulated and planning.local_gpus() < devices.gpus:
+    if devices.gpus and not devices.simulated and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
         devices = Devices(devices.cpus)
         if kept.facts.precision:

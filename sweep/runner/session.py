@@ -186,7 +186,7 @@ class Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
-            varying=planning.varying(spec),
+            varying=tuple(spec.space.varying),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",

@@ -170,7 +170,13 @@ _KINDS = {
     "object": "a mapping",
     "null": "nothing",
 }
+_TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
+
+
+def kind_of(value: Value) -> str:
+    """Return the word for what kind of value it is, of the numbers one."""
+    return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
 def validate(

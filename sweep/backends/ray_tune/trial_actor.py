@@ -150,8 +150,7 @@ def _whole(job: Job, config: dict[str, Any]) -> Job:
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
     """Return how many trials run at once on a node with these resources, of the ``room`` on all nodes."""
-    rooms = [node.get(name, 0.0) / asked for name, asked in (("CPU", devices.cpus), ("GPU", devices.gpus)) if asked]
-    return max(min(room, *map(int, rooms)), 1)
+    return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 
 def _here() -> Mapping[str, Any]:
