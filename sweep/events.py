@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard, get_args
 import msgspec
 from msgspec import Struct, field
 
-from sweep.errors import StoreError, did_you_mean, shortened
+from sweep.errors import StoreError
+from sweep.text import did_you_mean, shortened
 
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What a hyperparameter can be: a YAML value."""

@@ -18,12 +18,12 @@ from msgspec import Struct, structs
 from sweep import statistics
 from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
-from sweep.errors import counted
 from sweep.events import Role, Status, Value
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics import Compared, Verdict
 from sweep.store.sweep_info import SHARES, Objectives, says
+from sweep.text import counted
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables

@@ -22,7 +22,8 @@ import click
 from sweep.cli import options, submitting
 from sweep.cli.submitting import CodePackage
 from sweep.contract import parts
-from sweep.errors import InputError, printable
+from sweep.errors import InputError
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from sweep.spec import Spec

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, printable
+from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import Ranking

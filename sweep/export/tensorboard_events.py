@@ -16,9 +16,9 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from sweep.errors import encodable
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+from sweep.text import encodable
 
 _STATUS = {
     Status.COMPLETED: api_pb2.STATUS_SUCCESS,

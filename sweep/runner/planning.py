@@ -16,7 +16,7 @@ from statistics import fmean
 
 from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices, cpus
-from sweep.errors import InputError, Problem, SweepError, did_you_mean, guess
+from sweep.errors import InputError, Problem, SweepError
 from sweep.events import Params, Value, is_number
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
@@ -38,6 +38,7 @@ from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
 from sweep.store import sweep_info
+from sweep.text import did_you_mean, guess
 
 READ_BY_SWEEP = frozenset({"epochs"})
 

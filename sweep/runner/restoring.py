@@ -18,7 +18,7 @@ from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError, SweepError, in_short, printable
+from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
@@ -33,6 +33,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
+from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""

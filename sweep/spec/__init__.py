@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError
 from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, choices
@@ -33,6 +33,7 @@ from sweep.spec.sweep_file import (
 from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
 from sweep.store.sweep_info import maximizes
+from sweep.text import did_you_mean
 
 __all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse"]
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from sweep.errors import InputError, did_you_mean, nearest
+from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.space import Parameter, Space, witness
 from sweep.space.domains import (
@@ -28,6 +28,7 @@ from sweep.space.domains import (
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
+from sweep.text import did_you_mean, nearest
 
 TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""

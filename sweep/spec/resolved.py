@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sweep.errors import printable
 from sweep.events import Params, Value, trial_epochs
 from sweep.space import Space, beside_grid, on_grid
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
@@ -15,6 +14,7 @@ from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
 from sweep.spec.validation import flow
+from sweep.text import printable
 
 FUSED, FUSED_OF_LEARNING = 32, 8
 """Trials that a worker may train at once with ``fuse: auto``; of methods that learn fewer, for all begin unlearnt."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, 
 
 from pydantic import Field, JsonValue, create_model
 
-from sweep.errors import counted
 from sweep.events import Value
 from sweep.space import early_terminate
 from sweep.space.domains import choices
@@ -21,6 +20,7 @@ from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
 from sweep.spec.validation import Document, KeyPath
+from sweep.text import counted
 
 
 def _block(rule: type[early_terminate.Rule]) -> type[Block]:

@@ -18,8 +18,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from sweep.errors import InputError, Problem, did_you_mean, escaped, guess, shortened
+from sweep.errors import InputError, Problem
 from sweep.events import Value
+from sweep.text import did_you_mean, escaped, guess, shortened
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The way from the top of a file to a value: keys of mappings, indices of lists."""

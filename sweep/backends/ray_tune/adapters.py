@@ -22,7 +22,8 @@ from ray.tune.stopper import Stopper
 from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders, refill
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
-from sweep.errors import in_short, trials_named
+from sweep.errors import in_short
+from sweep.text import trials_named
 
 LONGEST_WAIT_S = 60.0
 

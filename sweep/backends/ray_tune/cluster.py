@@ -28,8 +28,9 @@ from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices, cpus, parts
-from sweep.errors import InputError, counted, first_line, printable
+from sweep.errors import InputError, first_line
 from sweep.store.object_store import repeat
+from sweep.text import counted, printable
 
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",

@@ -29,7 +29,8 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import counted, encodable, in_short, roughly, score, trials_named
+from sweep.errors import in_short
+from sweep.text import counted, encodable, roughly, score, trials_named
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted

@@ -19,13 +19,13 @@ from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
-from sweep.errors import counted, duration, moment, money, printable, setting, settings
 from sweep.events import LOST, Status, Value, is_number
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.space.domains import Domain, Range, choices, is_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import SweepInfo
+from sweep.text import counted, duration, moment, money, printable, setting, settings
 
 SLICES = 24  # parameters drawn at most, those that matter most
 AXES = 10  # of parallel coordinates at first; the reader may add others
