@@ -61,7 +61,7 @@ def to_be_lost(hp, report):
 }
 SCRIPT = """
 import json, os, secrets, signal, subprocess, sys, time
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 root, project = Path.cwd(), Path("project").resolve()
 token = secrets.token_hex(32)
@@ -69,28 +69,39 @@ Path("token").write_text(token)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(root / "token"), RAY_USAGE_STATS_ENABLED="0")
 os.environ["SWEEP_USER"] = "ann"
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the drivers as well
+from click.testing import CliRunner
+from sweep.cli import main
 address = "http://127.0.0.1:28265"
 start = "start --head --block --node-ip-address=127.0.0.1 --port=26379 --dashboard-host=127.0.0.1 --num-cpus=2"
 start += " --dashboard-port=28265 --object-store-memory=200000000 --min-worker-port=0 --max-worker-port=0"
 command = [sys.executable, "-m", "ray.scripts.scripts", *start.split(), f"--temp-dir=/tmp/{root.name}-{os.getpid()}"]
 def started():
-    return subprocess.Popen(command, stdout=open("head.log", "a"), stderr=subprocess.STDOUT)
+    return subprocess.Popen(command, stdout=open(root / "head.log", "a"), stderr=subprocess.STDOUT)
 head, found, hurry = started(), {}, root / "hurry"
+os.chdir(project)
 pool = ThreadPoolExecutor(12)
 
-def call(key, *arguments, **changed):
+def call(key, *arguments):
+    ran = CliRunner().invoke(main, [*arguments, "--address", address])
+    found[key] = [ran.exit_code, ran.stdout, ran.stderr]
+    return ran
+
+def apart(key, *arguments, **changed):
     environment = {k: v for k, v in {**os.environ, **changed}.items() if v is not None}
     command = [sys.executable, "-m", "sweep", *arguments, "--address", address]
     ran = subprocess.run(command, cwd=project, capture_output=True, text=True, env=environment, timeout=600)
     found[key] = [ran.returncode, ran.stdout, ran.stderr]
-    return ran
 
 def begin(key, *arguments, **changed):
-    return pool.submit(call, key, *arguments, **changed)
+    return pool.submit(apart, key, *arguments, **changed)
+
+def end(*begun):
+    for one in begun:
+        one.result()
 
 def wait_for_head():
     deadline = time.monotonic() + 300
-    while call("up", "list").returncode:
+    while call("up", "list").exit_code:
         assert time.monotonic() < deadline and head.poll() is None, found["up"]
         time.sleep(0.2)
 wait_for_head()
@@ -109,7 +120,8 @@ call("lost", "submit", "to_be_lost.yaml", *results, "--name", "lost")
 wait_for("lost", 1, "trial_started")
 call("long", "submit", "long.yaml", *results)
 wait_for("long", 5)
-wait([begin("twice", "submit", "long.yaml", *results), begin("running", "status", "long")])
+call("twice", "submit", "long.yaml", *results)
+call("running", "status", "long")
 call("stop", "stop", "long")
 call("stopped", "status", "long")
 wait_for("killed", 5)
@@ -121,19 +133,21 @@ for process in Path("/proc").iterdir():
 hurry.touch()
 wait_for("killed", 75)
 call("resume", "resume", "long")
-wait([begin("follow", "logs", "long", "--follow"), begin("goes on", "logs", "killed", "--follow"), short])
+end(begin("follow", "logs", "long", "--follow"), begin("goes on", "logs", "killed", "--follow"), short)
 wait_for("lost", 5)
-wait([
-    begin("logs", "logs", "long"),
-    begin("list", "list"),
-    begin("json", "list", "--json"),
+call("logs", "logs", "long")
+call("list", "list")
+call("json", "list", "--json")
+call("nobody", "logs", "nobody")
+end(
     begin("token", "list", RAY_AUTH_TOKEN="ab" * 32, RAY_AUTH_TOKEN_PATH=None),
     begin("no token", "list", RAY_AUTH_MODE=None, RAY_AUTH_TOKEN_PATH=None, HOME="/nowhere"),
-    begin("nobody", "logs", "nobody"),
-    begin("theirs", "submit", "s.yaml", *results, SWEEP_USER="bob"),
-    begin("hers", "status", "ann/s", SWEEP_USER="bob"),
-    begin("not his", "status", "s", SWEEP_USER="bob"),
-])
+)
+os.environ["SWEEP_USER"] = "bob"
+call("theirs", "submit", "s.yaml", *results)
+call("hers", "status", "ann/s")
+call("not his", "status", "s")
+os.environ["SWEEP_USER"] = "ann"
 own = {os.getpid(), 1}
 for process in Path("/proc").iterdir():  # the head's machine, with all that ran on it
     if process.name.isdigit() and int(process.name) not in own:
@@ -146,7 +160,7 @@ head = started()
 wait_for_head()
 Path(f"{hurry}-later").touch()
 call("back", "submit", "to_be_lost.yaml", *results, "--name", "lost", "--wait")
-Path("found.json").write_text(json.dumps(found))
+(root / "found.json").write_text(json.dumps(found))
 head.terminate()
 head.wait(60)
 """
