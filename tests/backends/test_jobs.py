@@ -107,7 +107,7 @@ def wait_for_head():
 wait_for_head()
 results = ["--results", str(root / "shared")]
 def wait_for(name, count, what="epoch_reported"):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     path = root / "shared" / name / "log.jsonl"
     while not path.exists() or path.read_text().count(f'"{what}"') < count:
         assert time.monotonic() < deadline, (call("late", "logs", name), found)
