@@ -184,9 +184,12 @@ class Drivers:
 
 
 def give_up_lost_ones() -> None:
-    """Say of sweeps that their driver is gone, where it could not say so itself."""
+    """Say of sweeps that their driver is gone, where it could not say so itself.
+
+    Of submitted ones Ray says so: their drivers are not connected before they have started, and between two tries.
+    """
     for key, record, alive in _pages():
-        if record.get("status") == RUNNING and not alive:
+        if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
             _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 
