@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sweep.doctor.checklist import Round, examine
 
 from sweep.doctor import Level, Ran, run_command
-from sweep.doctor.checklist import Round, examine
 from trainables.doctor import device_probe
 
 pytestmark = pytest.mark.keras
