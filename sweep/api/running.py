@@ -326,7 +326,13 @@ def retrain(
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
-        training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
+        training = Training(
+            spec=spec,
+            source=source,
+            import_folders=folders,
+            working_folder=made.sweep.working_folder,
+            given=given.itself,
+        )
         view, parent = viewer(spec, notes, options), folder.path.parent
         return _concluded(
             lambda: session.run(training, made.text, parent, options, view, made.origin),

@@ -260,25 +260,37 @@ class SweepStatus:
 class Surroundings:
     """The current folder and the standard outputs of this process, which each of its trials finds as the first one did.
 
-    They begin in ``folder``, as far as this machine has it.
+    Trials begin in ``folder``, as far as this machine has it, or where importing the author's code has led.
     """
 
     def __init__(self, folder: Path | None) -> None:
-        if folder is not None and folder.is_dir():
-            os.chdir(folder)
-        self._first = Path.cwd()
-        self._folder: Path | None = None  # once a trial has begun
+        self._start = folder if folder is not None and folder.is_dir() else Path.cwd()
+        self._imported = False
+        self._at = self._start  # where the present trial is
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
 
-    def accept_folder(self) -> None:
-        """Let trials begin where the first one has: the author's code may go to a folder when it is imported."""
-        self._folder = self._folder or Path.cwd()
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Inside the block, be in the trial's folder; after it, where the caller was."""
+        back = Path.cwd()
+        os.chdir(self._at if self._at.is_dir() else self._start)
+        try:
+            yield
+        finally:
+            with suppress(FileNotFoundError):  # the trial has deleted it
+                self._at = Path.cwd()
+            os.chdir(back)
 
-    def restore(self) -> None:
+    def imported(self) -> None:
+        """Let all trials begin in the present folder: the author's code may go to one when it is imported."""
+        if not self._imported:
+            self._start, self._imported = Path.cwd(), True
+
+    def reset(self) -> None:
         """Undo what a trial has done: it may have left or deleted the folder, and closed or redirected an output."""
-        os.chdir(self._folder if self._folder is not None and self._folder.is_dir() else self._first)
+        self._at = self._start
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
 

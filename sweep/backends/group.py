@@ -62,7 +62,8 @@ class WorkerGroup:
         if self._group is None:
             found = {trial: worker.step() for trial, worker in self._taken.items()}
         else:
-            found = self._step_together(self._group)
+            with next(iter(self._taken.values())).surroundings.inside():
+                found = self._step_together(self._group)
         spoilt = next((one.spoilt for one in found.values() if one.spoilt is not None), None)
         self._spoilt = self._spoilt or spoilt
         if len(self._taken) > 1:  # the worker serves the others on

@@ -93,7 +93,7 @@ class Worker:
         self._make = make
         self._leaving = leaving or (lambda: None)
         self._trainable: Trainable | None = None
-        self._surroundings = Surroundings(job.working_folder)
+        self.surroundings = Surroundings(job.working_folder)
         self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
@@ -110,7 +110,7 @@ class Worker:
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
         self.let_go()
-        self._surroundings.restore()
+        self.surroundings.reset()
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -132,10 +132,15 @@ class Worker:
     @property
     def trainable(self) -> Trainable:
         """Return what trains the trials of this worker, made when it is first asked for."""
-        return self._loaded()
+        with self.surroundings.inside():
+            return self._loaded()
 
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
+        with self.surroundings.inside():
+            return self._step()
+
+    def _step(self) -> Progress:
         steps = self.steps()
         try:
             hear = next(steps)
@@ -156,7 +161,10 @@ class Worker:
             self._trial.paused = True
 
     def steps(self) -> Generator[Report, None, Progress]:
-        """Do as `step` does, but yield where to train: whoever asks trains until the report says no, or throws."""
+        """Do as `step` does, but yield where to train: whoever asks trains until the report says no, or throws.
+
+        Whoever asks is in the trial's folder as well.
+        """
         trial = self._trial
         if trial is None:
             raise RuntimeError("the worker has no trial")
@@ -233,7 +241,7 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
-        self._surroundings.restore()
+        self.surroundings.reset()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
         """Train on; what does not fit does so without what others left, in smaller parts, or in a fresh process."""
@@ -349,7 +357,6 @@ class Worker:
         trial.history = [*trial.again]
         trial.saver = self._saver(trial.number, trial.done, trial.again)
         trial.begun = True
-        self._surroundings.accept_folder()
 
     def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
         """Take one epoch in; the answer says whether to train on within this step."""
@@ -457,6 +464,7 @@ class Worker:
         if self._trainable is None:
             job = self._job
             self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
+            self.surroundings.imported()
         return self._trainable
 
 

@@ -46,7 +46,8 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     spec, text = specs.load_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened = resuming.reopen(results, spec.name)
-        go_on(dataclasses.replace(reopened, import_folders=planning.import_folders(file)), how)
+        here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
+        go_on(here, how)
         return
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
@@ -80,7 +81,10 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep, changes)
-    go_on(dataclasses.replace(reopened, import_folders=(Path.cwd(),)) if here else reopened, how)
+    go_on(
+        dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd()) if here else reopened,
+        how,
+    )
 
 
 def go_on(reopened: Reopened, how: Options) -> None:

@@ -133,7 +133,9 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)
-    training = session.Training(spec=made.spec, source=source, import_folders=folders)
+    training = session.Training(
+        spec=made.spec, source=source, import_folders=folders, working_folder=made.sweep.working_folder
+    )
     view = running.viewer(made.spec, how)
     outcome = session.run(training, made.text, folder.path.parent, how, view, made.origin)
     running.conclude(outcome, quiet=how.quiet)

@@ -27,6 +27,7 @@ class Reopened:
     folder: ResultsFolder
     spec: Spec
     import_folders: tuple[Path, ...]
+    working_folder: Path
     simulated_gpus: int | None
     memo: bool  # whether trials of earlier sweeps may answer its own, as `run` was told
 
@@ -44,7 +45,8 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
     spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
     there = tuple(path for path in info.import_folders if path.is_dir())
-    return Reopened(folder, spec, there or (Path.cwd(),), info.simulated_gpus, info.memo)  # another machine's code
+    there = there or (Path.cwd(),)  # another machine's code
+    return Reopened(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
 
 
 def reopen_to_confirm(

@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeAlias
@@ -51,6 +51,7 @@ class Training:
     spec: Spec
     source: Source  # of the trainable
     import_folders: Sequence[Path]  # where its modules are looked for
+    working_folder: Path = field(default_factory=Path.cwd)  # in which trials begin
     given: object = None  # the trainable's class or function itself, where no module has it
 
 
@@ -74,6 +75,7 @@ def run(
         "seed": spec.seed,
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
+        "working_folder": str(training.working_folder),
         "simulated_gpus": options.simulated_gpus,
         "memo": options.memo,
         "source": describe_source(training.source),
@@ -103,7 +105,13 @@ def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, gi
     again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
     before = f"interrupted before it went on{again}"
     ending = Ending(sweep.folder, embedded=options.embedded)
-    training = Training(spec=sweep.spec, source=source, import_folders=sweep.import_folders, given=given)
+    training = Training(
+        spec=sweep.spec,
+        source=source,
+        import_folders=sweep.import_folders,
+        working_folder=sweep.working_folder,
+        given=given,
+    )
     with ending.heeded(before):
         return Session(training, sweep.folder, options, view, ending, before).run()
 
@@ -192,7 +200,7 @@ class Session:
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
-            working_folder=Path.cwd(),
+            working_folder=self.training.working_folder,
         )
 
     def _setting(self, job: Job, reporter: StatusReporter | None) -> connecting.Setting:
@@ -209,7 +217,8 @@ class Session:
         self, job: Job, view: View, backend: Backend, reporter: StatusReporter | None, copy: Writer | None
     ) -> Outcome:
         """Train all trials, and tell what became of them."""
-        spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
+        spec, options, ending = self.spec, self.options, self.ending
+        folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may go to other folders
         info = folder.read_info()
         searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say)
@@ -282,7 +291,9 @@ class Session:
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
         fault = coordinator.fault or full
-        return Outcome(folder, coordinator.completed, coordinator.stopping, ending.asked or fault is not None, fault)
+        return Outcome(
+            self.folder, coordinator.completed, coordinator.stopping, ending.asked or fault is not None, fault
+        )
 
 
 class _Answers:

@@ -64,6 +64,7 @@ class Fields(TypedDict, total=False):
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file
     import_folders: list[str]  # where the trainable is looked for
+    working_folder: str  # in which trials begin
     simulated_gpus: int | None
     memo: bool  # whether trials of earlier sweeps may answer its own
     source: Mapping[str, object]  # the trainable's code: `describe_source`
@@ -153,6 +154,12 @@ class SweepInfo:
         """Where the trainable is looked for; None where the file does not say."""
         folders = self.content.get("import_folders")
         return tuple(Path(str(folder)) for folder in folders) if isinstance(folders, list) else None
+
+    @property
+    def working_folder(self) -> Path:
+        """The folder in which trials begin; the current one where the file does not say, or it is not there."""
+        folder = Path(str(self.content.get("working_folder", "")))
+        return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
 
     @property
     def simulated_gpus(self) -> int | None:

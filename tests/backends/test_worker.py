@@ -491,3 +491,18 @@ def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
     seconds = [cost * 3600 / hourly for cost in costs if cost is not None]
     assert len(seconds) == 3
     assert all(held == pytest.approx(round(held / 10) * 10) and held >= 10 for held in seconds)
+
+
+def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_path: Path) -> None:
+    here = Path.cwd()
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path))
+    worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
+    places = []
+    for _ in range(4):
+        worker.step()
+        assert Path.cwd() == here
+        places.append(Counting.places[-1])
+    assert places == [tmp_path, tmp_path, tmp_path / "entered", tmp_path / "entered"]
+    given = order(epochs=1)
+    whole(worker, replace(given, assignment=replace(given.assignment, trial=4)))
+    assert Counting.places[-1] == tmp_path

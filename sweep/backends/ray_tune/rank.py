@@ -92,8 +92,7 @@ class TrialRank:
         """Load the trainable and hold a port; its address."""
 
         def get_ready() -> str:
-            self._trainable, self._held, address = ready(self._job)
-            return address
+            return self._load()
 
         return told(get_ready)[0]
 
@@ -111,7 +110,7 @@ class TrialRank:
         """Take the place of a rank that was lost, at its address."""
 
         def come() -> None:
-            self._trainable, self._held, _ = ready(self._job, before)
+            self._load(before)
             self._ranked.join(devices, training)
 
         return told(come)[0]
@@ -123,13 +122,12 @@ class TrialRank:
     def begin(self, assignment: Assignment) -> Told:
         """Prepare a trial; where and on what it runs here."""
         self._began(assignment.trial)
+        self._surroundings.reset()
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
         given = dataclasses.replace(assignment, devices=self._devices, profile=profile)
 
         def begin() -> Facts:
-            self._surroundings.restore()
             self._trainable.begin(given)
-            self._surroundings.accept_folder()
             facts = self._trainable.facts()
             return Facts(node=facts.node, devices=facts.devices, data=facts.data)
 
@@ -140,7 +138,8 @@ class TrialRank:
 
         def restore() -> int:
             checkpoints.bring(self._job.folder, folder)
-            return self._trainable.restore(folder)
+            with self._surroundings.inside():
+                return self._trainable.restore(folder)
 
         return told(restore)[0]
 
@@ -158,6 +157,12 @@ class TrialRank:
 
         return self._together(train)
 
+    def _load(self, before: str = "") -> str:
+        with self._surroundings.inside():
+            self._trainable, self._held, address = ready(self._job, before)
+            self._surroundings.imported()
+        return address
+
     @property
     def _ranked(self) -> Ranked:
         return self._trainable  # type: ignore[return-value]  # `ready` has looked
@@ -165,7 +170,8 @@ class TrialRank:
     def _together(self, function: Callable[[], Any]) -> Told:
         """Do what all ranks do, and let the others go on if it fails here alone."""
         self._calls += 1
-        found, error = told(function)
+        with self._surroundings.inside():
+            found, error = told(function)
         if error is not None and not found.is_end:
             self._ranked.leave(f"rank {self._rank}: {found.error}: {found.text}")
             threading.Thread(target=self._end_a_frozen_first, args=(self._calls,), daemon=True).start()
