@@ -16,7 +16,16 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.inspection import dependencies, hyperparameter_reads, unconditional
-from sweep.inspection.dependencies import Definitions, Distribution, Distributions, Search, importable, imports, obscure
+from sweep.inspection.dependencies import (
+    Definitions,
+    Distribution,
+    Distributions,
+    Search,
+    importable,
+    imports,
+    obscure,
+    outside,
+)
 from sweep.inspection.hyperparameter_reads import Reading
 from sweep.inspection.unconditional import Place
 from sweep.text import did_you_mean
@@ -125,6 +134,11 @@ class Source:
         return tuple(
             sorted(name for name in found if _top(name) not in own and _top(name) not in sys.stdlib_module_names)
         )
+
+    def outside(self) -> tuple[str, ...]:
+        """Return where the author's modules read what is no code, and may be another the next time."""
+        found = {name: outside(tree) for name, tree in self.trees.items() if _top(name) not in OURS}
+        return tuple(f"{self.files.get(name, name)}:{line} {what}" for name in found for line, what in found[name])
 
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""

@@ -345,6 +345,7 @@ def describe_source(source: Source) -> dict[str, object]:
         "sha256": source.digest(),
         "packages": dict(source.packages),
         "unknown": list(source.unknown),
+        "outside": list(source.outside()),
     }
 
 

@@ -289,6 +289,18 @@ def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(projec
     assert watcher.said == [f"no results of earlier sweeps are reused: not all of the code is known ({where})"]
 
 
+def test_code_that_reads_files_or_the_environment_answers_nothing_and_that_is_said_once(project: Path) -> None:
+    (project / "outer.py").write_text("import os\nSPEED = float(os.environ.get('SPEED', '1'))\n" + TRAINABLE)
+    text = FILE.replace("curve:Curve", "outer:Curve")
+    run(project, text)
+    run(project, text.replace("curves", "other"))
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    where = f"{project / 'outer.py'}:2 reads what may change (environ)"
+    assert watcher.said == [f"no results of earlier sweeps are reused: {where}"]
+
+
 def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> None:
     rungs = "early_terminate: {type: asha, min_iter: 1, eta: 2}\ncheckpoint: {every_s: 0}\n"
     text = FILE.replace("[3, 1, 2]", "[1]").replace("goal: minimize", "goal: maximize") + rungs
