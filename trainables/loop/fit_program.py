@@ -28,6 +28,7 @@ from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers.draws import EVALUATION, compiling
 from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
+from trainables.recipe.rates import rate_variable
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
@@ -327,8 +328,7 @@ class _Rates(keras.callbacks.Callback):
 
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any]) -> None:
         super().__init__()
-        current = optimizers[0]._learning_rate if optimizers else None
-        self._variable = current if isinstance(current, keras.Variable) else None
+        self._variable = rate_variable(optimizers[0]) if optimizers else None
         if self._variable is not None:
             self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()

@@ -32,8 +32,9 @@ from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, s
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import clipping, groups, optimizers
+from trainables.recipe import clipping, groups
 from trainables.recipe.author import overrides
+from trainables.recipe.rates import own_rate
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
@@ -385,7 +386,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
 def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
-    if optimizers.own_rate(optimizer) is None:
+    if own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
     clips = groups.clips(optimizer)
     reasons = [

@@ -28,6 +28,7 @@ from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
+from trainables.recipe.rates import rate_variable
 from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import generators_of
@@ -438,12 +439,12 @@ class Graph:
         optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
             self._assign_rate(rate)
-        elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
-            optimizer.learning_rate.assign(rate * tf.convert_to_tensor(update.rate))
+        elif update.rate is not None and (own := rate_variable(optimizer)) is not None:
+            own.assign(rate * tf.convert_to_tensor(update.rate))
 
     def _assign_rate(self, rate: tf.Tensor) -> None:
-        current = self.optimizer.learning_rate
-        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
+        current = rate_variable(self.optimizer)
+        if current is not None:  # an author's own optimizer may bring its own schedule
             current.assign(rate)
 
 

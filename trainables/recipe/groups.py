@@ -15,6 +15,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import clipping
+from trainables.recipe.rates import rate_or_schedule
 from trainables.recipe.refusals import Refused
 
 MOST = 30  # paths that a message lists
@@ -207,13 +208,7 @@ def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras
             raise Refused(f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}")
         found.setdefault(id(one), (one, []))[1].append(weight)
     made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
-    return Grouped(made, rate_of(made[0].optimizer))
-
-
-def rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
-    """The learning rate, or the schedule, that an optimizer was made with."""
-    rate = optimizer._learning_rate
-    return float(rate.numpy()) if isinstance(rate, keras.Variable) else rate
+    return Grouped(made, rate_or_schedule(made[0].optimizer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +279,7 @@ def combined(
         raise Refused(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
-    rate = rate_of(optimizer)
+    rate = rate_or_schedule(optimizer)
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
     taken = {id(v) for _, variables, _ in groups for v in variables}

@@ -89,3 +89,13 @@ def test_what_fit_cannot_do_is_refused_by_name(params: Any, message: str) -> Non
     gpus = 4 if "units" in params else 2
     with pytest.raises(NotInFit, match=message):
         train(Small(), assignment(gpus, training={"loop": "fit"}, **{**SGD, **params}))
+
+
+def test_half_precision_in_fit_trains_at_the_rate_that_is_reported() -> None:
+    training = {"precision": "mixed_float16"}
+    ours, fit = (
+        train(Small(), assignment(epochs=3, training=training | more, **SGD)) for more in ({}, {"loop": "fit"})
+    )
+    assert [epoch.learning_rate for epoch in fit] == [epoch.learning_rate for epoch in ours]
+    for mine, theirs in zip(metrics(ours), metrics(fit), strict=True):
+        assert theirs["loss"] == pytest.approx(mine["loss"], rel=1e-2)

@@ -110,6 +110,25 @@ def test_a_rate_of_nothing_trains_nothing(fit: bool) -> None:
         np.testing.assert_array_equal(kernel, kernels[0])
 
 
+class ByItself(keras.Sequential):
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+def test_a_rate_that_is_set_holds_where_keras_scales_the_loss_of_a_models_own_step() -> None:
+    class Some(steering(rate(0.0, at=1))):  # type: ignore[misc]  # a class that is made
+        def model(self, hp: Any) -> keras.Model:
+            return ByItself(super().model(hp).layers)
+
+    trainable, kernels = Some(), []
+    trainable.begin(assignment(epochs=3, optimizer="sgd", training={"precision": "mixed_float16"}))
+    assert isinstance(trainable._session.trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer)
+    told = []
+    trainable.train(lambda epoch: bool(kernels.append(dense(trainable)) or told.append(epoch.learning_rate)) or True)
+    assert told == pytest.approx([0.05, 0.0, 0.0])
+    np.testing.assert_array_equal(kernels[1], kernels[0])
+
+
 def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:
     trainable = steering(stop)()
     with pytest.raises(Stopped, match=r"has set model\.stop_training"):
