@@ -170,8 +170,7 @@ def build(made: Made, wanted: Wanted) -> Program:
     graph.made = parts.made
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
-    follows = graph.step.follows_the_rate and own_step.follow_the_rate(made.turns)
-    program.sets_no_rate = not (follows and groups.follows_the_rate(parts.optimizer))
+    program.sets_no_rate = not made.follows_the_rate
     program.hook_variables = own_step.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)

@@ -51,8 +51,7 @@ def keras_step(made: Made, replicas: Replicas) -> KerasStep:
     own, _ = _compile(made, replicas, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
-    follows = not own and groups.follows_the_rate(parts.optimizer)
-    return KerasStep(model, made.by_itself, follows_the_rate=follows)
+    return KerasStep(model, made.by_itself, follows_the_rate=made.follows_the_rate)
 
 
 def check(
@@ -119,7 +118,7 @@ class FitProgram(Program):
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
-        self.sets_no_rate = own or not groups.follows_the_rate(optimizer)
+        self.sets_no_rate = not made.follows_the_rate
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self._losses_are_added = not own and parts.options.get("loss") is None
@@ -225,7 +224,7 @@ class FitProgram(Program):
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        setting = _Rates(rates, self.optimizers)
+        setting = _Rates(rates, self.optimizers, sets=not self.sets_no_rate)
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -326,10 +325,11 @@ def _in_slices(
 class _Rates(keras.callbacks.Callback):
     """Sets the learning rate of each update, until somebody else does."""
 
-    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any]) -> None:
+    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
+        """``sets``: otherwise it only sees who does."""
         super().__init__()
-        self._variable = rate_variable(optimizers[0]) if optimizers else None
-        if self._variable is not None:
+        self._variable, self._sets = rate_variable(optimizers[0]) if optimizers else None, sets
+        if self._variable is not None and sets:
             self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
@@ -342,7 +342,7 @@ class _Rates(keras.callbacks.Callback):
         return self._set
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._variable is not None and self.last_set is None:
+        if self._variable is not None and self._sets and self.last_set is None:
             self._variable.assign(self._rates[batch])
             self._seen = self._present()
 

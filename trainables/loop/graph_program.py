@@ -103,7 +103,7 @@ class GraphProgram(Program):
     @property
     def rated(self) -> Sequence[Any]:
         """The optimizers whose learning rate the loop sets."""
-        return self._graph.rated
+        return [] if self.sets_no_rate else self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.recipe import refusals
+from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.rates import own_rate, rate_variable
 from trainables.recipe.refusals import Refused
@@ -286,7 +286,15 @@ def rate_set(program: Any, before: Wheel) -> float | None:
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
         now = own_rate(optimizer)
-        if now == was or optimizer not in program.rated:
+        if now == was:
+            continue
+        own = refusals.own_methods(program.model, "compile")
+        if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
+            whose = "the model's own compile() brings its optimizers" if own else "its parts bring rates or schedules"
+            raise Refused(
+                f"model.optimizer.learning_rate was set, and {whose}, whose rates the loop leaves as they are"
+            )
+        if optimizer not in program.rated:
             continue
         if now is None:
             raise Refused(
@@ -297,8 +305,6 @@ def rate_set(program: Any, before: Wheel) -> float | None:
                 f"the learning rate of {optimizer.name!r} was set, which follows the trial's by Update(rate=...); set "
                 "that of model.optimizer, or call scale_rate()"
             )
-        if program.sets_no_rate:
-            raise Refused("model.optimizer.learning_rate was set, and its parts bring rates or schedules of their own")
         found = now
     return found
 

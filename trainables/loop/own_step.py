@@ -221,11 +221,6 @@ def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
     return None if not own or None in own else own[0]
 
 
-def follow_the_rate(given: Sequence[Turn]) -> bool:
-    """Whether the trial's learning rate has an effect."""
-    return not given or any(u.optimizer is None or u.rate is not None for turn in given for u in turn)
-
-
 def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
     """What the model is compiled with: losses and metrics, where anything asks for them."""
     whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))

@@ -133,6 +133,11 @@ def optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[t
     return [(update, update.optimizer or own) for turn in _distinct(turns) for update in turn]
 
 
+def follow_the_rate(turns: Sequence[Turn]) -> bool:
+    """Whether the trial's learning rate has an effect on one of them; also where there are none."""
+    return not turns or any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
+
+
 def means(returned: Any, method: str) -> dict[str, tf.Tensor]:
     """The mean over a slice of each value that `train_step` or `test_step` returned."""
     if not isinstance(returned, Mapping) or not returned:
