@@ -119,8 +119,11 @@ class FitProgram(Program):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
-        model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
-        model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
+        # No optimizer counts this: it begins anew with each phase, skips updates, and an own compile() may have none.
+        self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
+        in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
+        model.train_step = in_slices(model.train_step, training=True)
+        model.test_step = in_slices(model.test_step, training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts = model, parts
         self._replicas = replicas
@@ -233,7 +236,7 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, *map(_OfBatches, self.callbacks)],
+                callbacks=[setting, _Counting(self._number, first), *map(_OfBatches, self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
@@ -248,7 +251,8 @@ class FitProgram(Program):
             return self._batches(data.chunks(), data.batch_size, None, 0)
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
-            results = self.model.evaluate(batches, verbose=0, return_dict=True)
+            counting = _Counting(self._number, epoch * data.split.updates(data.batch_size))
+            results = self.model.evaluate(batches, verbose=0, return_dict=True, callbacks=[counting])
         return Evaluated(scalars(results))
 
     @contextmanager
@@ -303,19 +307,17 @@ class FitProgram(Program):
 
 
 def _in_slices(
-    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool, jit_compile: bool
+    number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """The model's own step, told which part of the global batch it computes."""
+    """The model's own step, told which part of the global batch of this ``number`` it computes."""
 
     def step(data: Any) -> Any:
-        number, replica = here()
+        replicas, replica = here()
         count = tf.shape(tf.nest.flatten(data)[0])[0]
-        counts = tf.cast(sums([tf.one_hot(replica, number) * tf.cast(count, tf.float32)])[0], tf.int32)
+        counts = tf.cast(sums([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
-        optimizer = getattr(model, "optimizer", None)
-        update = tf.constant(0) if optimizer is None else optimizer.iterations
-        piece = Slice(size, start, start + count, number, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seed & 0x7FFFFFFF), update, 0 if training else EVALUATION)
+        piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
+        piece.draw(tf.constant(seed & 0x7FFFFFFF), tf.convert_to_tensor(number), 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -348,6 +350,20 @@ class _Rates(keras.callbacks.Callback):
 
     def _present(self) -> float | None:
         return None if self._variable is None else float(self._variable.numpy())
+
+
+class _Counting(keras.callbacks.Callback):
+    """Says which batch of the trial comes next, in training or validation."""
+
+    def __init__(self, number: keras.Variable, first: int) -> None:
+        super().__init__()
+        self._number, self._first = number, first
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._number.assign(self._first + batch)
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._number.assign(self._first + batch)
 
 
 class _OfBatches(keras.callbacks.Callback):
