@@ -94,7 +94,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
-    return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)
+    return Made(author, hp, parts, turns, own, keeps_rate, by_itself, drew)
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -184,7 +184,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     refusals.check_model(model, fit=fit)
     owned.check_scope(model, wanted.placement.replicas)
     keras_corrections.outputs_in_float32(model)
-    if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
+    if not made.own_optimizer:
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
     random_layers.install()
     keras_corrections.leave_losses_whole()

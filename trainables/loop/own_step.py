@@ -281,7 +281,7 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
             keras_corrections.take_global_gradients(part)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
             raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
-        if update.optimizer is None and not overrides(author, "optimizer"):
+        if update.optimizer is None and not made.own_optimizer:
             optimizers.exclude_from_decay(its_own, update.variables)
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None

@@ -39,6 +39,7 @@ class Made:
     hp: Hyperparameters
     parts: Parts
     turns: tuple[Turn, ...]  # of the author's own training step
+    own_optimizer: bool  # whether the trial's optimizer is the author's: what it decays is his to say
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
     by_itself: str  # which steps are the model's own, where it trains itself
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph

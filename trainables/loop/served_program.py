@@ -33,7 +33,6 @@ from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe import clipping, groups
-from trainables.recipe.author import overrides
 from trainables.recipe.rates import own_rate
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
@@ -148,6 +147,20 @@ def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
+def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[list[Weight], dict[str, list[Weight]]]:
+    """What an optimizer trains: variables, and parts of tables by the paths of their layers; it says what decays."""
+    rule, decays = Rule.of(optimizer), optimizer._use_weight_decay
+    tables = {
+        layer.path: [
+            Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
+            for shard in layer.shards
+        ]
+        for layer in sharded_embedding.layers_of(model)
+        if layer.trainable
+    }
+    return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
+
+
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
 
@@ -160,9 +173,7 @@ class ServedProgram(Program):
 
     def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
-        model, rule = parts.model, Rule.of(parts.optimizer)
-        # Weight decay is for weights of one axis too, where an optimizer of the author's own has it so.
-        decays_all = made.keeps_rate or overrides(made.author, "optimizer")
+        model = parts.model
         _refuse(wanted.recipe, made.hp, parts.optimizer)
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
@@ -174,17 +185,7 @@ class ServedProgram(Program):
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)
         self._bounds = clipping.bounds(made.hp)
-        self._whole = [
-            Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
-            for v in model.trainable_variables
-        ]
-        self._tables = {
-            layer.path: [
-                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=True) for shard in layer.shards
-            ]
-            for layer in sharded_embedding.layers_of(model)
-            if layer.trainable
-        }
+        self._whole, self._tables = weights(model, parts.optimizer)
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 

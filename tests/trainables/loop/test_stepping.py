@@ -54,6 +54,24 @@ def test_the_default_step_written_out_is_the_default_step() -> None:
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:
+    class Compiled(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, bias_initializer="ones")])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(0.05, weight_decay=0.5), loss)
+            return model
+
+    class Stepped(Compiled):
+        train_step = Unweighted.train_step
+
+    mine, theirs = Stepped(), Compiled()
+    for trainable in (mine, theirs):
+        train(trainable, assignment(epochs=3))
+    for a, b in zip(weights(mine)[:2], weights(theirs)[:2], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
     training = {"precision": "mixed_float16"}
     mine, theirs = (metrics(train(kind(), assignment(epochs=3, training=training))) for kind in (Stepping, Small))
