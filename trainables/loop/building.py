@@ -134,6 +134,10 @@ def build(made: Made, wanted: Wanted) -> Program:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
     author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
     own_step.check_signatures(author)
+    if recipe.by_epoch and groups.averages(parts.optimizer) is not None:
+        raise refusals.Refused(
+            "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
+        )
     intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
     seen = intake.seen(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]

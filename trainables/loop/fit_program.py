@@ -402,7 +402,7 @@ def _refuse(
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),
         (recipe.average, "ema_momentum, which fit does not evaluate with"),
         (
-            getattr(optimizer, "use_ema", False),
+            optimizer is not None and groups.averages(optimizer) is not None,
             "an averaging optimizer, which fit overwrites the weights with at each epoch's end",
         ),
     ]

@@ -395,7 +395,7 @@ def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Opt
         (recipe.scale_loss, "mixed_float16"),
         (recipe.sharpness, "sam_rho"),
         (recipe.by_epoch, "swa_from"),
-        (recipe.average or optimizer.use_ema, "averages of the weights"),
+        (recipe.average or groups.averages(optimizer) is not None, "averages of the weights"),
         (bool(clips), "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS)),
     ]
     for applies, what in reasons:

@@ -174,7 +174,14 @@ class Grouped(keras.optimizers.Optimizer):
 
 def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """An optimizer, and those that it is made of."""
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return [optimizer, *parts(optimizer.inner_optimizer)]
     return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+
+
+def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The momentum with which an optimizer, or one that it is made of, averages the weights; None where none does."""
+    return max((float(part.ema_momentum) for part in parts(optimizer) if part.use_ema), default=None)
 
 
 def clips(optimizer: keras.optimizers.Optimizer) -> bool:

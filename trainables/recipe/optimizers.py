@@ -156,7 +156,7 @@ def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
 
     Keras averages the same way, but evaluates with the averages only where `fit` has ended.
     """
-    momenta = {float(part.ema_momentum) for part in groups.parts(optimizer) if part.use_ema}
+    momentum = groups.averages(optimizer)
     for part in groups.parts(optimizer):
         part.use_ema = False
-    return max(momenta, default=None)
+    return momentum
