@@ -162,6 +162,9 @@ class Trial:
         rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained, evaluated = self._train(rates, epoch), None
+        if self.peak is None:  # only the optimizer knows how many updates of a batch there were, and which were skipped
+            optimizer = self.program.parts.optimizer
+            rates[-1] = scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
         train_s = time.perf_counter() - began
         if self.held_out is not None and trained.finite:
             with self.placement.replicas.scope(), _eagerly(self.assignment.training):

@@ -72,6 +72,19 @@ def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
+def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batch() -> None:
+    falling = keras.optimizers.schedules.PolynomialDecay(0.1, 20, 0.0)
+
+    class Twice(Stepping):
+        def updates(self, hp: Any, model: keras.Model) -> Any:
+            return [Update("loss", model, keras.optimizers.SGD(falling), times=2)]
+
+    given = assignment()
+    given.params.pop("learning_rate")
+    found = [epoch.learning_rate for epoch in train(Twice(), given)]
+    assert found == pytest.approx([float(falling(update)) for update in (9, 19)])
+
+
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
     training = {"precision": "mixed_float16"}
     mine, theirs = (metrics(train(kind(), assignment(epochs=3, training=training))) for kind in (Stepping, Small))
