@@ -297,7 +297,7 @@ class Graph:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """An update of a step that takes and applies gradients itself, on the only replica."""
         if self.step.follows_the_rate:
-            self._assign_rate(rate)
+            self._assign_rate(self.optimizer, rate)
 
         values = self.replicas.first(
             self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
@@ -436,14 +436,13 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
-        optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
-            self._assign_rate(rate)
-        elif update.rate is not None and (own := rate_variable(optimizer)) is not None:
-            own.assign(rate * tf.convert_to_tensor(update.rate))
+            self._assign_rate(self.optimizer, rate)
+        elif update.rate is not None:
+            self._assign_rate(update.optimizer, rate * tf.convert_to_tensor(update.rate))
 
-    def _assign_rate(self, rate: tf.Tensor) -> None:
-        current = rate_variable(self.optimizer)
+    def _assign_rate(self, optimizer: Any, rate: tf.Tensor) -> None:
+        current = rate_variable(optimizer)
         if current is not None:  # an author's own optimizer may bring its own schedule
             current.assign(rate)
 

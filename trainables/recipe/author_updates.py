@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
+from trainables.recipe.rates import check_follows
 from trainables.recipe.refusals import Refused
 
 
@@ -160,6 +161,8 @@ def _check(turn: Turn, *, together: bool) -> None:
                 f"Update({update.loss!r}) has a rate and no optimizer: the trial's own follows learning_rate; give it "
                 "an optimizer"
             )
+        if update.optimizer is not None and update.rate is not None:
+            check_follows(update.optimizer, f"Update({update.loss!r})")
         if not update.variables:
             raise Refused(f"Update({update.loss!r}) has no weights to train: what it is given has none")
     for one, other in _pairs(turn):

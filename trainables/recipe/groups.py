@@ -15,7 +15,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import clipping
-from trainables.recipe.rates import rate_or_schedule
+from trainables.recipe.rates import check_follows, rate_or_schedule
 from trainables.recipe.refusals import Refused
 
 MOST = 30  # paths that a message lists
@@ -322,6 +322,8 @@ def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Var
         variables = _variables(group.of, model)
         if group.optimizer is not None:
             _check_optimizer(group.optimizer, place)
+            if group.rate is not None:
+                check_follows(group.optimizer, f"group {place + 1} of groups()")
         for variable in variables:
             if taken.setdefault(id(variable), place) != place:
                 raise Refused(

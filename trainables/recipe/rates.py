@@ -7,6 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables.recipe.refusals import Refused
+
 
 def _kept(optimizer: Any) -> Any:
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
@@ -24,6 +26,15 @@ def own_rate(optimizer: Any) -> float | None:
     """The learning rate that an optimizer has at present; None where it has a schedule of its own."""
     variable = rate_variable(optimizer)
     return None if variable is None else float(variable.numpy())
+
+
+def check_follows(optimizer: Any, whose: str) -> None:
+    """Raise Refused for an optimizer that is to follow the trial's learning rate and has a schedule of its own."""
+    if rate_variable(optimizer) is None:
+        raise Refused(
+            f"{whose} has a rate, and its optimizer ({type(optimizer).__name__}) a schedule of its own, which follows "
+            "no other; leave out one"
+        )
 
 
 def rate_or_schedule(optimizer: Any) -> Any:

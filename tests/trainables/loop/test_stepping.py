@@ -73,16 +73,14 @@ def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:
 
 
 def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batch() -> None:
-    falling = keras.optimizers.schedules.PolynomialDecay(0.1, 20, 0.0)
-
     class Twice(Stepping):
         def updates(self, hp: Any, model: keras.Model) -> Any:
-            return [Update("loss", model, keras.optimizers.SGD(falling), times=2)]
+            return [Update("loss", model, keras.optimizers.SGD(FALLING), times=2)]
 
     given = assignment()
     given.params.pop("learning_rate")
     found = [epoch.learning_rate for epoch in train(Twice(), given)]
-    assert found == pytest.approx([float(falling(update)) for update in (9, 19)])
+    assert found == pytest.approx([float(FALLING(update)) for update in (9, 19)])
 
 
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
@@ -139,6 +137,7 @@ def adam() -> keras.optimizers.Optimizer:
     return keras.optimizers.Adam()
 
 
+FALLING = keras.optimizers.schedules.PolynomialDecay(0.1, 20, 0.0)
 SHARED = keras.optimizers.Adam(0.1)
 
 
@@ -151,6 +150,10 @@ SHARED = keras.optimizers.Adam(0.1)
         (lambda model: [Update("loss", model, times=0)], "times=0, expected a whole number from 1"),
         (lambda model: [(Update("loss", model, times=2),)], "times=2.*and 1 among those that happen at once"),
         (lambda model: [Update("loss", model, rate=0.1)], "has a rate and no optimizer"),
+        (
+            lambda model: [Update("loss", model, keras.optimizers.SGD(FALLING), rate=0.1)],
+            r"Update\('loss'\) has a rate, and its optimizer \(SGD\) a schedule of its own",
+        ),
         (lambda model: [(Update("loss", model), Update("loss", model, adam()))], "minimises 'loss' twice at once"),
         (lambda model: [Update("loss", keras.layers.ReLU())], "has no weights to train"),
         (lambda model: [Update("a", model, SHARED), Update("b", model, SHARED)], "the same optimizer"),
