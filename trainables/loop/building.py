@@ -186,6 +186,8 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     refusals.check_model(model, fit=fit)
+    for part in () if fit else groups.parts(optimizer):
+        refusals.check_optimizer(part)
     owned.check_scope(model, wanted.placement.replicas)
     keras_corrections.outputs_in_float32(model)
     if not made.own_optimizer:
@@ -205,7 +207,6 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     for part in groups.parts(optimizer):
-        refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
     keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)

@@ -178,6 +178,8 @@ class ServedProgram(Program):
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
+        if parts.options.get("loss") is None:
+            keras_corrections.check_added_losses(model, example)
         losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
         owned.check_scope(model, replicas)
@@ -362,7 +364,7 @@ class ServedProgram(Program):
         x, y, sample_weight = example
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
-            self.model.compute_metrics(x, y, predicted, sample_weight)
+            self._step.count(x, y, predicted, sample_weight)
         return [tf.cast(counted.get_current_value(v), tf.float32) for v in variables]
 
     def _packed(
