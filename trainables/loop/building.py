@@ -17,6 +17,7 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
 from trainables.loop import fit_program, own_step
+from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
@@ -185,19 +186,8 @@ def build(made: Made, wanted: Wanted) -> Program:
 def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
-    refusals.check_model(model, fit=fit)
-    for part in () if fit else groups.parts(optimizer):
-        refusals.check_optimizer(part)
-    owned.check_scope(model, wanted.placement.replicas)
-    keras_corrections.outputs_in_float32(model)
-    if not made.own_optimizer:
-        optimizers.exclude_from_decay(optimizer, model.trainable_variables)
-    random_layers.install()
-    keras_corrections.leave_losses_whole()
-    keras_corrections.keep_arithmetic_on_devices()
-    if not wanted.whole:
-        keras_corrections.synchronise_batch_norm(model)
-        keras_corrections.part_losses(model)
+    correct_networks([model], wanted, fit=fit)
+    correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
     if made.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
@@ -206,8 +196,6 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    for part in groups.parts(optimizer):
-        keras_corrections.take_global_gradients(part)
     keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)

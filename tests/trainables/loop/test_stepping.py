@@ -14,6 +14,7 @@ from zoo_steps import Alternating, Distilled, Pairs
 
 from trainables.keras_trainable import Update
 from trainables.recipe.refusals import Refused
+from trainables.replicas import keras_corrections
 
 pytestmark = pytest.mark.keras
 
@@ -81,6 +82,20 @@ def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batc
     given.params.pop("learning_rate")
     found = [epoch.learning_rate for epoch in train(Twice(), given)]
     assert found == pytest.approx([float(FALLING(update)) for update in (9, 19)])
+
+
+@pytest.mark.parametrize("kind", [Stepping, Small])
+def test_a_network_is_corrected_alike_with_a_step_and_without(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    for name in ("leave_losses_whole", "keep_arithmetic_on_devices", "outputs_in_float32", "take_global_gradients"):
+        monkeypatch.setattr(keras_corrections, name, lambda *_, name=name: called.append(name))
+    kind().begin(assignment())
+    assert sorted(called) == [
+        "keep_arithmetic_on_devices",
+        "leave_losses_whole",
+        "outputs_in_float32",
+        "take_global_gradients",
+    ]
 
 
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
