@@ -51,8 +51,8 @@ def build_model(
     if type(author).features is not Author.features and not features.are_cached(author, hp):
         front = features.in_front(author, hp)
         model = model if front is None else joined(front, model, author.first_example[0])
-    if not model.built and type(model).call is not keras.Model.call:
-        model(keras.tree.map_structure(_symbolic, author.first_example[0]))
+    if not model.built and refusals.own_methods(model, "call"):
+        model(keras_corrections.symbolic(author.first_example[0]))
     groups.freeze(model, hp)
     return model
 
@@ -220,7 +220,7 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
     """What a model was compiled with inside model(); None where it was not."""
     if not model.compiled:
         return None
-    if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
+    if refusals.own_methods(model, "compile"):  # it has what it needs, in its own way
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
     both = [
@@ -233,7 +233,3 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
         )
     return keras_corrections.compiled_with(model)
-
-
-def _symbolic(leaf: Any) -> keras.KerasTensor:
-    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))

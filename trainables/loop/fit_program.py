@@ -83,9 +83,9 @@ def _compile(
     model, optimizer = parts.model, parts.optimizer
     for kind, bound in clipping.bounds(made.hp).items():
         setattr(optimizer, kind, bound)
-    if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
+    if not refusals.own_methods(model, "call"):  # a model that only its steps call; `fit` would call it to build it
         model.built = True
-    if type(model).compile is not keras.Model.compile:  # its optimizers are its own
+    if refusals.own_methods(model, "compile"):  # its optimizers are its own
         model.jit_compile = jit_compile
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
@@ -147,7 +147,7 @@ class FitProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused for what could not be made anew between phases."""
-        own = type(self.model).compile is not keras.Model.compile
+        own = refusals.own_methods(self.model, "compile")
         if own or self.callbacks:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")

@@ -234,7 +234,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; else what follows from the targets, or None where the model brings its own loss."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
-    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
+    if len(author.first_example) == 1 or not refusals.own_methods(model, "call"):
         return None
     try:
         return author.loss(hp, model)
@@ -246,7 +246,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
 
 def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; by default none for a model that only its own steps call."""
-    if type(model).call is keras.Model.call and not overrides(author, "metrics"):
+    if not refusals.own_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
 
