@@ -228,6 +228,10 @@ def test_kerass_own_optimizer_of_several() -> None:
         ([Group(3)], "is given int, expected a model"),
         ([Group("backbone"), Group("backbone/dense_1")], "in groups 1 and 2, expected one"),
         ([Group("head", keras.optimizers.MultiOptimizer)], "as its optimizer"),
+        (
+            [Group("head", keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)), rate=0.5)],
+            r"group 1 of groups\(\) has a rate, and its optimizer \(SGD\) a schedule",
+        ),
     ],
 )
 def test_wrong_groups(groups: Any, message: str) -> None:

@@ -25,13 +25,15 @@ from trainables.export.model_files import Signature, Written
 from trainables.export.plain_model import Plain, averaged
 from trainables.loop.trial import Trial
 from trainables.numbers.draws import EVALUATION
+from trainables.recipe.refusals import own_methods
 from trainables.replicas import slices
+from trainables.state.owned import raw_of
 
 
 def check(trial: Trial, formats: Sequence[str]) -> None:
     """Raise NotExportable for what needs no look at the model's numbers."""
     model_files.check_formats(formats)
-    if type(trial.program.model).call is keras.Model.call:
+    if not own_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__
         raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
 
@@ -148,7 +150,7 @@ def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
         after = state.arrays()
     finally:
         state.assign(before)
-    metrics = {id(_raw(variable)) for variable in trial.program.model.metrics_variables}
+    metrics = {id(raw_of(variable)) for variable in trial.program.model.metrics_variables}
     changed = [
         path
         for path, values in after.items()
@@ -311,7 +313,3 @@ def _distance(found: Any, expected: Any) -> float:
     if not finite.any():
         return 0.0
     return float(np.abs(a[finite] - b[finite]).max() / max(1.0, np.abs(b[finite]).max()))
-
-
-def _raw(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,13 +16,16 @@ from sweep.contract import NotExportable
 from trainables.devices import precision
 from trainables.loop import building
 from trainables.loop.trial import Trial
+from trainables.numbers import seeds
 from trainables.numbers.live import Settled
 from trainables.recipe import features
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
+from trainables.state.initial import untracked
 from trainables.state.origins import Record
+from trainables.state.owned import raw_of
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     """
     record = Record(trial.assignment.seed)
     author.live = Settled(trial.hp)
-    kept = _draws_kept(), keras_corrections.numbering_kept()
+    # Whoever asks for a model goes on with random numbers and names of his own.
+    kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
     with kept[0], kept[1], precision.policy(trial.dtype), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
@@ -71,11 +74,11 @@ def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, .
     """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
     trained = trial.program.model
     pairs = [*_paired(trained.variables, model.variables)]
-    theirs = _untracked(trial.program.parts.made, trained)
-    mine = _untracked(record.made, model)
+    theirs = untracked(trial.program.parts.made, trained)
+    mine = untracked(record.made, model)
     pairs += _paired(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
     for source, target in pairs:
-        if _raw(source) is not _raw(target):
+        if raw_of(source) is not raw_of(target):
             target.assign(np.asarray(_first(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
@@ -92,23 +95,14 @@ def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:
     return list(zip(trained, fresh, strict=True))
 
 
-def _untracked(made: Any, model: keras.Model) -> list[Any]:
-    tracked = {id(_raw(variable)) for variable in model.variables}
-    return [raw for raw in made if id(raw) not in tracked]
-
-
 def _first(variable: Any, trial: Trial) -> Any:
-    return trial.placement.replicas.first(_raw(variable))
-
-
-def _raw(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    return trial.placement.replicas.first(raw_of(variable))
 
 
 def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model:
     """The model, or a copy where its author keeps layers from one call to the next, which are the trial's own then."""
-    trained = {id(_raw(variable)) for variable in trial.program.model.variables}
-    if not any(id(_raw(variable)) in trained for variable in model.variables):
+    trained = {id(raw_of(variable)) for variable in trial.program.model.variables}
+    if not any(id(raw_of(variable)) in trained for variable in model.variables):
         return model
     record.made.clear()  # of the model that is left
     try:
@@ -156,7 +150,7 @@ def _fits(declared: Any, leaf: Any) -> bool:
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
     """The model, or where that gives narrower floats one around it."""
-    given = keras.tree.map_structure(_symbolic, example)
+    given = keras_corrections.symbolic(example)
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in ("float16", "bfloat16") for output in outputs):
         return model
@@ -165,21 +159,6 @@ def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
         lambda tensor: keras.layers.Activation("linear", dtype="float32")(tensor), model(inputs)
     )
     return keras.Model(inputs, wide, name=f"{model.name}_float32")
-
-
-def _symbolic(leaf: Any) -> keras.KerasTensor:
-    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))
-
-
-@contextmanager
-def _draws_kept() -> Iterator[None]:
-    """Leave Python's and NumPy's random numbers as they are for whoever asks for a model."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
 
 
 def of_raw_inputs(author: Author, trial: Trial, plain: Plain, data: AuthorData) -> Plain:

@@ -17,6 +17,7 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
 from trainables.loop import fit_program, own_step
+from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
@@ -50,8 +51,8 @@ def build_model(
     if type(author).features is not Author.features and not features.are_cached(author, hp):
         front = features.in_front(author, hp)
         model = model if front is None else joined(front, model, author.first_example[0])
-    if not model.built and type(model).call is not keras.Model.call:
-        model(keras.tree.map_structure(_symbolic, author.first_example[0]))
+    if not model.built and refusals.own_methods(model, "call"):
+        model(keras_corrections.symbolic(author.first_example[0]))
     groups.freeze(model, hp)
     return model
 
@@ -94,7 +95,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
-    return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)
+    return Made(author, hp, parts, turns, own, keeps_rate, by_itself, drew)
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -134,6 +135,10 @@ def build(made: Made, wanted: Wanted) -> Program:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
     author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
     own_step.check_signatures(author)
+    if recipe.by_epoch and groups.averages(parts.optimizer) is not None:
+        raise refusals.Refused(
+            "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
+        )
     intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
     seen = intake.seen(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]
@@ -170,8 +175,7 @@ def build(made: Made, wanted: Wanted) -> Program:
     graph.made = parts.made
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
-    follows = graph.step.follows_the_rate and own_step.follow_the_rate(made.turns)
-    program.sets_no_rate = not (follows and groups.follows_the_rate(parts.optimizer))
+    program.sets_no_rate = not made.follows_the_rate
     program.hook_variables = own_step.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
@@ -182,17 +186,8 @@ def build(made: Made, wanted: Wanted) -> Program:
 def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
-    refusals.check_model(model, fit=fit)
-    owned.check_scope(model, wanted.placement.replicas)
-    keras_corrections.outputs_in_float32(model)
-    if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
-        optimizers.exclude_from_decay(optimizer, model.trainable_variables)
-    random_layers.install()
-    keras_corrections.leave_losses_whole()
-    keras_corrections.keep_arithmetic_on_devices()
-    if not wanted.whole:
-        keras_corrections.synchronise_batch_norm(model)
-        keras_corrections.part_losses(model)
+    correct_networks([model], wanted, fit=fit)
+    correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
     if made.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
@@ -201,9 +196,6 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    for part in groups.parts(optimizer):
-        refusals.check_optimizer(part)
-        keras_corrections.take_global_gradients(part)
     keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)
@@ -228,7 +220,7 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
     """What a model was compiled with inside model(); None where it was not."""
     if not model.compiled:
         return None
-    if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
+    if refusals.own_methods(model, "compile"):  # it has what it needs, in its own way
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
     both = [
@@ -241,7 +233,3 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
         )
     return keras_corrections.compiled_with(model)
-
-
-def _symbolic(leaf: Any) -> keras.KerasTensor:
-    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))

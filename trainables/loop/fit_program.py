@@ -28,6 +28,7 @@ from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers.draws import EVALUATION, compiling
 from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
+from trainables.recipe.rates import rate_variable
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
@@ -50,8 +51,7 @@ def keras_step(made: Made, replicas: Replicas) -> KerasStep:
     own, _ = _compile(made, replicas, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
-    follows = not own and groups.follows_the_rate(parts.optimizer)
-    return KerasStep(model, made.by_itself, follows_the_rate=follows)
+    return KerasStep(model, made.by_itself, follows_the_rate=made.follows_the_rate)
 
 
 def check(
@@ -83,9 +83,9 @@ def _compile(
     model, optimizer = parts.model, parts.optimizer
     for kind, bound in clipping.bounds(made.hp).items():
         setattr(optimizer, kind, bound)
-    if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
+    if not refusals.own_methods(model, "call"):  # a model that only its steps call; `fit` would call it to build it
         model.built = True
-    if type(model).compile is not keras.Model.compile:  # its optimizers are its own
+    if refusals.own_methods(model, "compile"):  # its optimizers are its own
         model.jit_compile = jit_compile
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
@@ -118,9 +118,12 @@ class FitProgram(Program):
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
-        self.sets_no_rate = own or not groups.follows_the_rate(optimizer)
-        model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
-        model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
+        self.sets_no_rate = not made.follows_the_rate
+        # No optimizer counts this: it begins anew with each phase, skips updates, and an own compile() may have none.
+        self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
+        in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
+        model.train_step = in_slices(model.train_step, training=True)
+        model.test_step = in_slices(model.test_step, training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts = model, parts
         self._replicas = replicas
@@ -144,7 +147,7 @@ class FitProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused for what could not be made anew between phases."""
-        own = type(self.model).compile is not keras.Model.compile
+        own = refusals.own_methods(self.model, "compile")
         if own or self.callbacks:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
@@ -224,7 +227,7 @@ class FitProgram(Program):
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        setting = _Rates(rates, self.optimizers)
+        setting = _Rates(rates, self.optimizers, sets=not self.sets_no_rate)
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -233,7 +236,7 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, *map(_OfBatches, self.callbacks)],
+                callbacks=[setting, _Counting(self._number, first), *map(_OfBatches, self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
@@ -248,7 +251,8 @@ class FitProgram(Program):
             return self._batches(data.chunks(), data.batch_size, None, 0)
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
-            results = self.model.evaluate(batches, verbose=0, return_dict=True)
+            counting = _Counting(self._number, epoch * data.split.updates(data.batch_size))
+            results = self.model.evaluate(batches, verbose=0, return_dict=True, callbacks=[counting])
         return Evaluated(scalars(results))
 
     @contextmanager
@@ -303,19 +307,17 @@ class FitProgram(Program):
 
 
 def _in_slices(
-    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool, jit_compile: bool
+    number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """The model's own step, told which part of the global batch it computes."""
+    """The model's own step, told which part of the global batch of this ``number`` it computes."""
 
     def step(data: Any) -> Any:
-        number, replica = here()
+        replicas, replica = here()
         count = tf.shape(tf.nest.flatten(data)[0])[0]
-        counts = tf.cast(sums([tf.one_hot(replica, number) * tf.cast(count, tf.float32)])[0], tf.int32)
+        counts = tf.cast(sums([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
-        optimizer = getattr(model, "optimizer", None)
-        update = tf.constant(0) if optimizer is None else optimizer.iterations
-        piece = Slice(size, start, start + count, number, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seed & 0x7FFFFFFF), update, 0 if training else EVALUATION)
+        piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
+        piece.draw(tf.constant(seed & 0x7FFFFFFF), tf.convert_to_tensor(number), 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -325,11 +327,11 @@ def _in_slices(
 class _Rates(keras.callbacks.Callback):
     """Sets the learning rate of each update, until somebody else does."""
 
-    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any]) -> None:
+    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
+        """``sets``: otherwise it only sees who does."""
         super().__init__()
-        current = optimizers[0]._learning_rate if optimizers else None
-        self._variable = current if isinstance(current, keras.Variable) else None
-        if self._variable is not None:
+        self._variable, self._sets = rate_variable(optimizers[0]) if optimizers else None, sets
+        if self._variable is not None and sets:
             self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
@@ -342,12 +344,26 @@ class _Rates(keras.callbacks.Callback):
         return self._set
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._variable is not None and self.last_set is None:
+        if self._variable is not None and self._sets and self.last_set is None:
             self._variable.assign(self._rates[batch])
             self._seen = self._present()
 
     def _present(self) -> float | None:
         return None if self._variable is None else float(self._variable.numpy())
+
+
+class _Counting(keras.callbacks.Callback):
+    """Says which batch of the trial comes next, in training or validation."""
+
+    def __init__(self, number: keras.Variable, first: int) -> None:
+        super().__init__()
+        self._number, self._first = number, first
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._number.assign(self._first + batch)
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._number.assign(self._first + batch)
 
 
 class _OfBatches(keras.callbacks.Callback):
@@ -386,7 +402,7 @@ def _refuse(
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),
         (recipe.average, "ema_momentum, which fit does not evaluate with"),
         (
-            getattr(optimizer, "use_ema", False),
+            optimizer is not None and groups.averages(optimizer) is not None,
             "an averaging optimizer, which fit overwrites the weights with at each epoch's end",
         ),
     ]

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -29,7 +28,7 @@ from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.update import Graph, are_finite
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.recipe.averaging import Average
-from trainables.recipe.refusals import Refused
+from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import additivity, global_losses
 from trainables.state.initial import Parts
 from trainables.state.owned import State
@@ -72,7 +71,7 @@ class GraphProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused for optimizers of a model's own, which cannot begin anew."""
-        if self._graph.step.by_itself and type(self.model).compile is not keras.Model.compile:
+        if self._graph.step.by_itself and own_methods(self.model, "compile"):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
@@ -103,7 +102,7 @@ class GraphProgram(Program):
     @property
     def rated(self) -> Sequence[Any]:
         """The optimizers whose learning rate the loop sets."""
-        return self._graph.rated
+        return [] if self.sets_no_rate else self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""

@@ -23,8 +23,9 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.recipe import refusals
+from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
+from trainables.recipe.rates import own_rate, rate_variable
 from trainables.recipe.refusals import Refused
 from trainables.state import attributes
 from trainables.state.checkpoint import CheckpointError
@@ -274,7 +275,7 @@ class Wheel:
         layers = [layer for network in program.networks for layer in network._flatten_layers()]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
-            tuple(map(_rate, program.optimizers)),
+            tuple(map(own_rate, program.optimizers)),
             tuple(bool(layer.trainable) for layer in layers),
             tuple(bool(variable.trainable) for variable in weights),
         )
@@ -284,8 +285,16 @@ def rate_set(program: Any, before: Wheel) -> float | None:
     """The trial's learning rate, where it was set since; raises Refused for one that would have no effect."""
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
-        now = _rate(optimizer)
-        if now == was or optimizer not in program.rated:
+        now = own_rate(optimizer)
+        if now == was:
+            continue
+        own = refusals.own_methods(program.model, "compile")
+        if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
+            whose = "the model's own compile() brings its optimizers" if own else "its parts bring rates or schedules"
+            raise Refused(
+                f"model.optimizer.learning_rate was set, and {whose}, whose rates the loop leaves as they are"
+            )
+        if optimizer not in program.rated:
             continue
         if now is None:
             raise Refused(
@@ -296,8 +305,6 @@ def rate_set(program: Any, before: Wheel) -> float | None:
                 f"the learning rate of {optimizer.name!r} was set, which follows the trial's by Update(rate=...); set "
                 "that of model.optimizer, or call scale_rate()"
             )
-        if program.sets_no_rate:
-            raise Refused("model.optimizer.learning_rate was set, and its parts bring rates or schedules of their own")
         found = now
     return found
 
@@ -305,8 +312,10 @@ def rate_set(program: Any, before: Wheel) -> float | None:
 def show_rate(program: Any, rate: float) -> None:
     """Let the optimizer have the rate that an epoch begins with, as callbacks expect to find it."""
     optimizer = getattr(program.model, "optimizer", None)
-    variable = getattr(optimizer, "_learning_rate", None)
-    if isinstance(variable, keras.Variable) and optimizer in program.rated and not math.isnan(rate):
+    if optimizer not in program.rated or math.isnan(rate):
+        return
+    variable = rate_variable(optimizer)
+    if variable is not None:
         variable.assign(rate)
 
 
@@ -341,8 +350,3 @@ def freeze(program: Any, layers: Sequence[bool]) -> None:
     flat = [layer for network in program.networks for layer in network._flatten_layers()]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable
-
-
-def _rate(optimizer: Any) -> float | None:
-    rate = optimizer._learning_rate
-    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None

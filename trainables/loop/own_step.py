@@ -17,18 +17,19 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gathered
+from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.program import Made, Wanted
 from trainables.loop.steps import Shares, Step, shapes_of
 from trainables.loop.update import CALLS, Graph
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import author_updates, groups, optimizers, refusals
+from trainables.recipe import author_updates, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.author_updates import Batch, Turn, Update
 from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
-from trainables.replicas import global_losses, keras_corrections, random_layers
+from trainables.replicas import global_losses, keras_corrections
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
@@ -221,11 +222,6 @@ def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
     return None if not own or None in own else own[0]
 
 
-def follow_the_rate(given: Sequence[Turn]) -> bool:
-    """Whether the trial's learning rate has an effect."""
-    return not given or any(u.optimizer is None or u.rate is not None for turn in given for u in turn)
-
-
 def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
     """What the model is compiled with: losses and metrics, where anything asks for them."""
     whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
@@ -238,7 +234,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; else what follows from the targets, or None where the model brings its own loss."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
-    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
+    if len(author.first_example) == 1 or not refusals.own_methods(model, "call"):
         return None
     try:
         return author.loss(hp, model)
@@ -250,7 +246,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
 
 def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; by default none for a model that only its own steps call."""
-    if type(model).call is keras.Model.call and not overrides(author, "metrics"):
+    if not refusals.own_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
 
@@ -268,26 +264,14 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     networks = _networks(model, made.turns, wanted.kept)
     if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
-    random_layers.install()
-    keras_corrections.leave_losses_whole()
     for network in networks:
-        if isinstance(network, keras.Model):
-            if not network.built:
-                raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
-            refusals.check_model(network, fit=False)
-            owned.check_scope(network, replicas)
-            keras_corrections.outputs_in_float32(network)
-        if not wanted.whole:
-            keras_corrections.synchronise_batch_norm(network)
-            keras_corrections.part_losses(network)
+        if isinstance(network, keras.Model) and not network.built:
+            raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
+    correct_networks(networks, wanted, fit=False)
     for update, its_own in author_updates.optimizers(made.turns, optimizer):
-        for part in groups.parts(its_own):
-            refusals.check_optimizer(part)
-            keras_corrections.take_global_gradients(part)
+        correct_optimizer(its_own, update.variables, made, fit=False)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
             raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
-        if update.optimizer is None and not overrides(author, "optimizer"):
-            optimizers.exclude_from_decay(its_own, update.variables)
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None
     if compiles:

@@ -22,6 +22,7 @@ from trainables.loop.hooks import Callbacks
 from trainables.loop.update import Recipe
 from trainables.loop.xla import Asked
 from trainables.numbers.live import Live
+from trainables.recipe import author_updates, groups, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
@@ -38,9 +39,17 @@ class Made:
     hp: Hyperparameters
     parts: Parts
     turns: tuple[Turn, ...]  # of the author's own training step
+    own_optimizer: bool  # whether the trial's optimizer is the author's: what it decays is his to say
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
     by_itself: str  # which steps are the model's own, where it trains itself
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
+
+    @property
+    def follows_the_rate(self) -> bool:
+        """Whether the loop's learning rate has an effect: not on what only brings rates or schedules of its own."""
+        own = refusals.own_methods(self.parts.model, "compile")
+        by_turns = author_updates.follow_the_rate(self.turns)
+        return not own and by_turns and groups.follows_the_rate(self.parts.optimizer)
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ class Program(ABC):
     @property
     def rated(self) -> Sequence[Any]:
         """The optimizers whose learning rate the loop sets."""
-        return self.optimizers
+        return [] if self.sets_no_rate else self.optimizers
 
     @property
     def averages(self) -> list[Average]:

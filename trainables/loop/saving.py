@@ -22,7 +22,7 @@ from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
-from trainables.state.owned import State
+from trainables.state.owned import State, raw_of
 
 
 def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
@@ -120,7 +120,7 @@ def _unknown_to_keras(program: Program) -> dict[str, Any]:
     """What model() has made beside, as a `tf.Variable` in a layer."""
     model = program.model
     known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
-    taken = {id(_raw(variable)) for variable in known}
+    taken = {id(raw_of(variable)) for variable in known}
     return {str(place): raw for place, raw in enumerate(program.parts.by_model) if id(raw) not in taken}
 
 
@@ -135,7 +135,7 @@ def _averages(average: Average) -> dict[str, Any]:
 def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
-    for variable in {id(_raw(v)): v for v in variables}.values():
+    for variable in {id(raw_of(v)): v for v in variables}.values():
         path = variable.path if isinstance(variable, keras.Variable) else str(variable.name)
         times[path] += 1
         found[f"{path}#{times[path]}"] = variable
@@ -143,15 +143,11 @@ def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
 
 
 def _copied(state: State, variables: Mapping[str, Any]) -> Values:
-    found = {path: state.values(_raw(variable)) for path, variable in variables.items()}
+    found = {path: state.values(raw_of(variable)) for path, variable in variables.items()}
     return {path: values for path, values in found.items() if values is not None}
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
     for path, variable in variables.items():
-        if path in values and state.values(_raw(variable)) is not None:
-            state.put(_raw(variable), values[path])
-
-
-def _raw(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
+        if path in values and state.values(raw_of(variable)) is not None:
+            state.put(raw_of(variable), values[path])

@@ -32,8 +32,8 @@ from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, s
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import clipping, groups, optimizers
-from trainables.recipe.author import overrides
+from trainables.recipe import clipping, groups
+from trainables.recipe.rates import own_rate
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
@@ -147,6 +147,20 @@ def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
+def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[list[Weight], dict[str, list[Weight]]]:
+    """What an optimizer trains: variables, and parts of tables by the paths of their layers; it says what decays."""
+    rule, decays = Rule.of(optimizer), optimizer._use_weight_decay
+    tables = {
+        layer.path: [
+            Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
+            for shard in layer.shards
+        ]
+        for layer in sharded_embedding.layers_of(model)
+        if layer.trainable
+    }
+    return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
+
+
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
 
@@ -159,13 +173,13 @@ class ServedProgram(Program):
 
     def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
-        model, rule = parts.model, Rule.of(parts.optimizer)
-        # Weight decay is for weights of one axis too, where an optimizer of the author's own has it so.
-        decays_all = made.keeps_rate or overrides(made.author, "optimizer")
+        model = parts.model
         _refuse(wanted.recipe, made.hp, parts.optimizer)
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
+        if parts.options.get("loss") is None:
+            keras_corrections.check_added_losses(model, example)
         losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
         owned.check_scope(model, replicas)
@@ -173,17 +187,7 @@ class ServedProgram(Program):
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)
         self._bounds = clipping.bounds(made.hp)
-        self._whole = [
-            Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
-            for v in model.trainable_variables
-        ]
-        self._tables = {
-            layer.path: [
-                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=True) for shard in layer.shards
-            ]
-            for layer in sharded_embedding.layers_of(model)
-            if layer.trainable
-        }
+        self._whole, self._tables = weights(model, parts.optimizer)
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
@@ -360,7 +364,7 @@ class ServedProgram(Program):
         x, y, sample_weight = example
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
-            self.model.compute_metrics(x, y, predicted, sample_weight)
+            self._step.count(x, y, predicted, sample_weight)
         return [tf.cast(counted.get_current_value(v), tf.float32) for v in variables]
 
     def _packed(
@@ -385,7 +389,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
 def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
-    if optimizers.own_rate(optimizer) is None:
+    if own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
     clips = groups.clips(optimizer)
     reasons = [
@@ -393,7 +397,7 @@ def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Opt
         (recipe.scale_loss, "mixed_float16"),
         (recipe.sharpness, "sam_rho"),
         (recipe.by_epoch, "swa_from"),
-        (recipe.average or optimizer.use_ema, "averages of the weights"),
+        (recipe.average or groups.averages(optimizer) is not None, "averages of the weights"),
         (bool(clips), "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS)),
     ]
     for applies, what in reasons:

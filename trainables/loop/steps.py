@@ -101,25 +101,27 @@ class Step(ABC):
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
+    def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
+        """Count these examples."""
+        returned = self.model.compute_metrics(x, y, predicted, sample_weight)
+        if refusals.own_methods(self.model, "compute_metrics"):
+            refusals.check_metrics(self.model, returned)
+        return tf.constant(0)
+
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
         """Count a slice, unless a row stands in for it."""
         x, y, sample_weight = example
-
-        def count(*given: Any) -> tf.Tensor:
-            returned = self.model.compute_metrics(*given)
-            if type(self.model).compute_metrics is not keras.Model.compute_metrics:
-                refusals.check_metrics(self.model, returned)
-            return tf.constant(0)
-
         given = x, y, predicted, sample_weight
         if cut.real is None:
-            count(*given)
+            self.count(*given)
             return
         # A branch takes int32 from the host's memory.
         wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
 
         def count_real() -> tf.Tensor:
-            return count(*tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide))
+            return self.count(
+                *tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide)
+            )
 
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
@@ -135,7 +137,7 @@ class Step(ABC):
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
         """The evaluation by compiled losses and metrics."""
-        cut.examples = [] if type(self.model).compute_loss is keras.Model.compute_loss else None
+        cut.examples = None if refusals.own_methods(self.model, "compute_loss") else []
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
         return shares

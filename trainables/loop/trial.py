@@ -24,8 +24,9 @@ from trainables.loop.cache import Structure
 from trainables.loop.hooks import Callbacks, Hooks, Wheel
 from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.stopwatch import Stopwatch
-from trainables.recipe import optimizers, refusals, schedules
+from trainables.recipe import refusals, schedules
 from trainables.recipe.phases import Span
+from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
 from trainables.recipe.schedules import Plateau, Reduction
 from trainables.state import checkpoint
@@ -141,7 +142,7 @@ class Trial:
         if self.peak is None:
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
             last = epoch * self.walk.per_epoch - 1
-            rates[-1] = optimizers.scheduled_rate(self.program.parts.optimizer, last)
+            rates[-1] = scheduled_rate(self.program.parts.optimizer, last)
             return rates
         return schedules.rates(
             self.schedule,
@@ -161,6 +162,9 @@ class Trial:
         rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained, evaluated = self._train(rates, epoch), None
+        if self.peak is None:  # only the optimizer knows how many updates of a batch there were, and which were skipped
+            optimizer = self.program.parts.optimizer
+            rates[-1] = scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
         train_s = time.perf_counter() - began
         if self.held_out is not None and trained.finite:
             with self.placement.replicas.scope(), _eagerly(self.assignment.training):
@@ -346,7 +350,7 @@ class Trial:
 
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
-    own = optimizers.own_rate(program.parts.optimizer)
+    own = own_rate(program.parts.optimizer)
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own

@@ -28,6 +28,7 @@ from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
+from trainables.recipe.rates import rate_variable
 from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import generators_of
@@ -296,7 +297,7 @@ class Graph:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """An update of a step that takes and applies gradients itself, on the only replica."""
         if self.step.follows_the_rate:
-            self._assign_rate(rate)
+            self._assign_rate(self.optimizer, rate)
 
         values = self.replicas.first(
             self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
@@ -435,15 +436,14 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
-        optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
-            self._assign_rate(rate)
-        elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
-            optimizer.learning_rate.assign(rate * tf.convert_to_tensor(update.rate))
+            self._assign_rate(self.optimizer, rate)
+        elif update.rate is not None:
+            self._assign_rate(update.optimizer, rate * tf.convert_to_tensor(update.rate))
 
-    def _assign_rate(self, rate: tf.Tensor) -> None:
-        current = self.optimizer.learning_rate
-        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
+    def _assign_rate(self, optimizer: Any, rate: tf.Tensor) -> None:
+        current = rate_variable(optimizer)
+        if current is not None:  # an author's own optimizer may bring its own schedule
             current.assign(rate)
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
+from trainables.recipe.rates import check_follows
 from trainables.recipe.refusals import Refused
 
 
@@ -133,6 +134,11 @@ def optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[t
     return [(update, update.optimizer or own) for turn in _distinct(turns) for update in turn]
 
 
+def follow_the_rate(turns: Sequence[Turn]) -> bool:
+    """Whether the trial's learning rate has an effect on one of them; also where there are none."""
+    return not turns or any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
+
+
 def means(returned: Any, method: str) -> dict[str, tf.Tensor]:
     """The mean over a slice of each value that `train_step` or `test_step` returned."""
     if not isinstance(returned, Mapping) or not returned:
@@ -155,6 +161,8 @@ def _check(turn: Turn, *, together: bool) -> None:
                 f"Update({update.loss!r}) has a rate and no optimizer: the trial's own follows learning_rate; give it "
                 "an optimizer"
             )
+        if update.optimizer is not None and update.rate is not None:
+            check_follows(update.optimizer, f"Update({update.loss!r})")
         if not update.variables:
             raise Refused(f"Update({update.loss!r}) has no weights to train: what it is given has none")
     for one, other in _pairs(turn):

@@ -15,6 +15,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import clipping
+from trainables.recipe.rates import check_follows, rate_or_schedule
 from trainables.recipe.refusals import Refused
 
 MOST = 30  # paths that a message lists
@@ -173,7 +174,14 @@ class Grouped(keras.optimizers.Optimizer):
 
 def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """An optimizer, and those that it is made of."""
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return [optimizer, *parts(optimizer.inner_optimizer)]
     return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+
+
+def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The momentum with which an optimizer, or one that it is made of, averages the weights; None where none does."""
+    return max((float(part.ema_momentum) for part in parts(optimizer) if part.use_ema), default=None)
 
 
 def clips(optimizer: keras.optimizers.Optimizer) -> bool:
@@ -207,13 +215,7 @@ def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras
             raise Refused(f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}")
         found.setdefault(id(one), (one, []))[1].append(weight)
     made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
-    return Grouped(made, rate_of(made[0].optimizer))
-
-
-def rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
-    """The learning rate, or the schedule, that an optimizer was made with."""
-    rate = optimizer._learning_rate
-    return float(rate.numpy()) if isinstance(rate, keras.Variable) else rate
+    return Grouped(made, rate_or_schedule(made[0].optimizer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +286,7 @@ def combined(
         raise Refused(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
-    rate = rate_of(optimizer)
+    rate = rate_or_schedule(optimizer)
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
     taken = {id(v) for _, variables, _ in groups for v in variables}
@@ -320,6 +322,8 @@ def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Var
         variables = _variables(group.of, model)
         if group.optimizer is not None:
             _check_optimizer(group.optimizer, place)
+            if group.rate is not None:
+                check_follows(group.optimizer, f"group {place + 1} of groups()")
         for variable in variables:
             if taken.setdefault(id(variable), place) != place:
                 raise Refused(

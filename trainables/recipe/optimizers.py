@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from sweep import standard_hyperparameters
 from sweep.hyperparameters import Hyperparameters
@@ -152,25 +151,12 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[
             part.exclude_from_weight_decay(var_list=flat)
 
 
-def own_rate(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """The learning rate that an optimizer was made with; None where it has a schedule of its own."""
-    rate = optimizer._learning_rate
-    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
-
-
-def scheduled_rate(optimizer: keras.optimizers.Optimizer, update: int) -> float:
-    """The learning rate of an update (from 0) by the schedule that an optimizer was made with."""
-    rate = optimizer._learning_rate
-    value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()
-    return float(tf.convert_to_tensor(value).numpy())
-
-
 def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
     """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
 
     Keras averages the same way, but evaluates with the averages only where `fit` has ended.
     """
-    momenta = {float(part.ema_momentum) for part in groups.parts(optimizer) if part.use_ema}
+    momentum = groups.averages(optimizer)
     for part in groups.parts(optimizer):
         part.use_ema = False
-    return max(momenta, default=None)
+    return momentum

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.recipe.schedules import SHAPING
+from trainables.recipe.schedules import SHAPING, is_plateau
 
 FIT = "set `training: {loop: fit}` in the sweep file"
 
@@ -51,7 +51,7 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
             f"{kind.__name__} has its own {step}, which would not be called where the trainable has a train_step(); "
             "let that return the losses (docs/steps.md), or leave it out"
         )
-    if kind.compile is not keras.Model.compile and not (fit and model.compiled):
+    if own_methods(model, "compile") and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
             f"which sweep then leaves as it is, and {FIT}"
@@ -128,7 +128,7 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
             f"{kind.__name__} has its own {' and '.join(own)}, and there are {number} replicas: whether losses and "
             "gradients are those of the whole batch cannot be known; give its trials one GPU"
         )
-    if validates and kind.call is keras.Model.call and kind.test_step is keras.Model.test_step:
+    if validates and not own_methods(model, "call", "test_step"):
         raise Refused(
             f"{kind.__name__} has neither call() nor test_step(), so nothing can validate it; define one of them, or "
             "return None as validation data"
@@ -193,7 +193,7 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
 
 def check_unjudged(hp: Hyperparameters) -> None:
     """With all data trained on, nothing is held out for a schedule to look at."""
-    if hp.get("lr_schedule", "") == "plateau":
+    if is_plateau(hp):
         raise Refused(
             "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "
             "use a schedule that follows the number of epochs, as cosine"

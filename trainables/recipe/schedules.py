@@ -282,12 +282,17 @@ class Reduction:
         self.scale = state["scale"] or self.scale
 
 
+def is_plateau(hp: Hyperparameters) -> bool:
+    """Whether the rate falls where the validation gets no better."""
+    return hp.text("lr_schedule", "constant", standard=True) == "plateau"
+
+
 def reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
     """The reduction of a trial whose ``lr_schedule`` is plateau.
 
     Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0).
     """
-    if hp.text("lr_schedule", "constant") != "plateau":
+    if not is_plateau(hp):
         return None
     return Reduction(
         Plateau(maximize),

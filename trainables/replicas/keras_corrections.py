@@ -25,7 +25,7 @@ from keras.src.utils import naming
 from tensorflow.python.distribute import values
 
 from trainables.devices.replicas import of_each_replica
-from trainables.recipe.refusals import Refused
+from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
@@ -290,7 +290,7 @@ def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = T
     for layer in layers:
         layer.add_loss = functools.partial(_note, found, layer)
     try:
-        backend.compute_output_spec(functools.partial(model, training=training), _symbolic(batch[0]))
+        backend.compute_output_spec(functools.partial(model, training=training), symbolic(batch[0]))
     finally:
         for layer in layers:
             del layer.add_loss
@@ -316,10 +316,11 @@ def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
 
-    backend.compute_output_spec(lose, *_symbolic(batch))
+    backend.compute_output_spec(lose, *symbolic(batch))
 
 
-def _symbolic(batch: Any) -> Any:
+def symbolic(batch: Any) -> Any:
+    """Stand-ins for a batch, of any size, by which Keras computes shapes alone."""
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
     )
@@ -327,7 +328,7 @@ def _symbolic(batch: Any) -> Any:
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
     """Without a compiled loss: raise Refused unless the model's layers, weights or `compute_loss` give one."""
-    own = type(model).compute_loss is not keras.Model.compute_loss
+    own = own_methods(model, "compute_loss")
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return
     does, step = ("train", "train_step") if training else ("validate", "test_step")

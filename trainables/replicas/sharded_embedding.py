@@ -19,6 +19,7 @@ from trainables.devices import parameter_server
 from trainables.devices.replicas import in_scope_of_servers
 from trainables.state.checkpoint import Shard
 
+TABLE = "embeddings"
 BLOCK = 4096
 """Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
 _DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
@@ -75,9 +76,7 @@ class ShardedEmbedding(keras.layers.Layer):
             shards = tuple(self._made(device, *rows) for device, rows in self._cut())
             object.__setattr__(self, "_shards", shards)
             return
-        self.embeddings = self.add_weight(
-            shape=(self.input_dim, self.output_dim), initializer=self._whole, name="embeddings"
-        )
+        self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
 
     def call(self, inputs: Any) -> Any:
         """The rows of these numbers."""
@@ -118,8 +117,8 @@ class ShardedEmbedding(keras.layers.Layer):
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
 
-        name = f"{self.name}_rows_{start}"
-        table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=name)
+        with tf.name_scope(""):  # the name that the whole table has elsewhere tells optimizers what does not decay
+            table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=TABLE)
         with tf.device(device):  # what is drawn here is drawn there
             for block in range(start // BLOCK, -(-stop // BLOCK)):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)

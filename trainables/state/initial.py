@@ -10,7 +10,7 @@ import keras
 
 from trainables.state import constants
 from trainables.state.origins import Record
-from trainables.state.owned import State
+from trainables.state.owned import State, raw_of
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ class Parts:
             fresh.optimizer.build(fresh.model.trainable_variables)
         pairs = [
             _paired(self.model.variables, fresh.model.variables),
-            _paired(_untracked(self), _untracked(fresh)),
+            _paired(untracked(self.made, self.model), untracked(fresh.made, fresh.model)),
             _paired(slots, fresh.optimizer.variables) if follows else [],
         ]
-        given = {id(_raw(mine)) for part in pairs for mine, _ in part or ()} | {id(_raw(v)) for v in derived}
+        given = {id(raw_of(mine)) for part in pairs for mine, _ in part or ()} | {id(raw_of(v)) for v in derived}
         late = [raw for raw in self.record.made if id(raw) not in given and state.is_drawn(raw)]
         if late or any(part is None for part in pairs):
             return False
         for mine, theirs in (pair for part in pairs for pair in part or ()):
-            if _raw(mine) is not _raw(theirs):
-                state.take(_raw(mine), _raw(theirs))
+            if raw_of(mine) is not raw_of(theirs):
+                state.take(raw_of(mine), raw_of(theirs))
         return True
 
     def follows(self, state: State) -> bool:
         """Whether the optimizer begins with drawn numbers: the momentum of ScheduleFreeAdamW with the weights."""
-        own = {id(raw) for raw in self.made} | {id(_raw(v)) for v in self.model.variables}
-        return any(state.is_drawn(_raw(slot)) for slot in self.optimizer.variables if id(_raw(slot)) not in own)
+        own = {id(raw) for raw in self.made} | {id(raw_of(v)) for v in self.model.variables}
+        return any(state.is_drawn(raw_of(slot)) for slot in self.optimizer.variables if id(raw_of(slot)) not in own)
 
 
 def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
@@ -65,11 +65,7 @@ def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]]
     return list(zip(mine, theirs, strict=True)) if alike else None
 
 
-def _untracked(parts: Parts) -> list[Any]:
+def untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
     """What was made and is none of the model's own variables: a `tf.Variable` in a layer, a loss's state."""
-    tracked = {id(_raw(variable)) for variable in parts.model.variables}
-    return [raw for raw in parts.made if id(raw) not in tracked]
-
-
-def _raw(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    tracked = {id(raw_of(variable)) for variable in model.variables}
+    return [raw for raw in made if id(raw) not in tracked]

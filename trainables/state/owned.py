@@ -208,7 +208,7 @@ class Before:
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
         """Of these ``variables``, only those that are written from here on cost anything."""
         self._replicas = replicas
-        self._variables = list({id(_raw(v)): _raw(v) for v in variables}.values())
+        self._variables = list({id(raw_of(v)): raw_of(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
         self._values = replicas.run(lambda: [tf.identity(v) for v in self._variables])
         self._first = len(self._graph.get_operations())
@@ -290,7 +290,8 @@ def _operations(graph: Any) -> Iterator[tuple[str, str]]:
             yield node.op, node.name
 
 
-def _raw(variable: Any) -> Any:
+def raw_of(variable: Any) -> Any:
+    """TensorFlow's variable, of one of Keras's the one inside."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train
+
+from trainables.loop.fit_program import NotInFit
+from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
 
@@ -64,6 +68,23 @@ def test_the_epoch_from_which_on_needs_no_new_program() -> None:
 def test_two_kinds_of_averages_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="swa_from and ema_momentum are both set"):
         train(Small(), assignment(swa_from=1, ema_momentum=0.9))
+
+
+class AveragingOptimizer(Small):
+    def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+        return keras.optimizers.Adam(hp.number("learning_rate"), use_ema=True)
+
+
+def test_the_average_of_an_optimizer_is_one_too_many_also() -> None:
+    for more in ({}, {"layer_decay": 0.9}):
+        with pytest.raises(Refused, match="swa_from is set, and the optimizer has use_ema"):
+            train(AveragingOptimizer(), assignment(swa_from=1, **more))
+
+
+@pytest.mark.parametrize("more", [{}, {"layer_decay": 0.9}])
+def test_fit_takes_no_optimizer_that_averages_not_even_in_groups(more: Any) -> None:
+    with pytest.raises(NotInFit, match="an averaging optimizer"):
+        train(AveragingOptimizer(), assignment(training={"loop": "fit"}, **more))
 
 
 def test_fit_has_neither_this_nor_sharpness() -> None:

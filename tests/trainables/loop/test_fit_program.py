@@ -89,3 +89,55 @@ def test_what_fit_cannot_do_is_refused_by_name(params: Any, message: str) -> Non
     gpus = 4 if "units" in params else 2
     with pytest.raises(NotInFit, match=message):
         train(Small(), assignment(gpus, training={"loop": "fit"}, **{**SGD, **params}))
+
+
+class Noisy(keras.Model):
+    """Compiled in its own way; its steps tell the number that they draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = keras.layers.Dense(3)
+        self.head.build((None, 6))
+        self.built = True
+
+    def compile(self, descent: Any) -> None:
+        super().compile()
+        self.descent = descent
+
+    def train_step(self, data: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.head(data[0])))
+        self.descent.apply(tape.gradient(loss, self.head.trainable_variables), self.head.trainable_variables)
+        return {"loss": loss, "drawn": tf.random.normal([1])[0]}
+
+    def test_step(self, data: Any) -> Any:
+        return {"loss": tf.reduce_mean(tf.square(self.head(data[0]))), "drawn": tf.random.normal([1])[0]}
+
+
+class DrawsInSteps(Small):
+    def model(self, hp: Any) -> keras.Model:
+        model = Noisy()
+        model.compile(keras.optimizers.SGD(0.05))
+        return model
+
+
+def test_each_batch_of_a_model_with_a_compile_of_its_own_has_the_draws_that_it_has_in_our_loop() -> None:
+    found = []
+    for training in ({}, {"loop": "fit"}):
+        given = assignment(epochs=3, training=training)
+        given.params.pop("learning_rate")
+        found.append(metrics(train(DrawsInSteps(), given)))
+    ours, fit = found
+    assert len({values[name] for values in fit for name in ("drawn", "val_drawn")}) == 6
+    for mine, theirs in zip(ours, fit, strict=True):
+        assert theirs == pytest.approx(mine, abs=1e-6)
+
+
+def test_half_precision_in_fit_trains_at_the_rate_that_is_reported() -> None:
+    training = {"precision": "mixed_float16"}
+    ours, fit = (
+        train(Small(), assignment(epochs=3, training=training | more, **SGD)) for more in ({}, {"loop": "fit"})
+    )
+    assert [epoch.learning_rate for epoch in fit] == [epoch.learning_rate for epoch in ours]
+    for mine, theirs in zip(metrics(ours), metrics(fit), strict=True):
+        assert theirs["loss"] == pytest.approx(mine["loss"], rel=1e-2)

@@ -114,6 +114,20 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     assert any("calls" in path for path in before)
 
 
+def test_a_schedule_stays_where_it_is_in_a_skipped_update() -> None:
+    falling = keras.optimizers.schedules.PolynomialDecay(0.1, 4, 0.0)
+
+    class Scheduled(Overflowing):
+        def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+            return keras.optimizers.SGD(falling)
+
+    given = assignment(epochs=2, training=HALF, batch_size=8)
+    given.params.pop("learning_rate")
+    trainable = Scheduled()
+    trainable.begin(given)
+    assert [epoch.learning_rate for epoch in go_on(trainable)] == pytest.approx([0.1, 0.1])
+
+
 class Finite(Overflowing):
     def data(self, hp: Any) -> tuple[Any, Any]:
         (x, y), _ = super().data(hp)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
@@ -108,6 +109,79 @@ def test_a_rate_of_nothing_trains_nothing(fit: bool) -> None:
     trainable.train(lambda epoch: bool(kernels.append(dense(trainable))) or True)
     for kernel in kernels[1:]:
         np.testing.assert_array_equal(kernel, kernels[0])
+
+
+class ByItself(keras.Sequential):
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+def test_a_rate_that_is_set_holds_where_keras_scales_the_loss_of_a_models_own_step() -> None:
+    class Some(steering(rate(0.0, at=1))):  # type: ignore[misc]  # a class that is made
+        def model(self, hp: Any) -> keras.Model:
+            return ByItself(super().model(hp).layers)
+
+    trainable, kernels = Some(), []
+    trainable.begin(assignment(epochs=3, optimizer="sgd", training={"precision": "mixed_float16"}))
+    assert isinstance(trainable._session.trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer)
+    told = []
+    trainable.train(lambda epoch: bool(kernels.append(dense(trainable)) or told.append(epoch.learning_rate)) or True)
+    assert told == pytest.approx([0.05, 0.0, 0.0])
+    np.testing.assert_array_equal(kernels[1], kernels[0])
+
+
+class TwoOptimizers(keras.Model):
+    """Compiled in its own way, with two optimizers of which Keras knows the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.judge, self.maker = keras.layers.Dense(3), keras.layers.Dense(3)
+        for layer in (self.judge, self.maker):
+            layer.build((None, 6))
+        self.built = True
+
+    def compile(self, judging: Any, making: Any) -> None:
+        self.judging = judging
+        super().compile(making)
+
+    def train_step(self, data: Any) -> Any:
+        for layer, optimizer in ((self.judge, self.judging), (self.maker, self.optimizer)):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(layer(data[0]) - 1.0))
+            optimizer.apply(tape.gradient(loss, layer.trainable_variables), layer.trainable_variables)
+        return {"loss": loss}
+
+    def test_step(self, data: Any) -> Any:
+        return {"loss": tf.reduce_mean(tf.square(self.maker(data[0]) - 1.0))}
+
+
+class OwnCompile(Small):
+    def model(self, hp: Any) -> keras.Model:
+        model = TwoOptimizers()
+        model.compile(keras.optimizers.SGD(1e-4), keras.optimizers.SGD(0.02))
+        return model
+
+
+@pytest.mark.parametrize("kind", ["fit", "begin", "own"])
+def test_the_rates_of_a_models_own_compile_stay_as_they_are(kind: str) -> None:
+    more = {"on_epoch_begin": lambda self, epoch, model, hp: None} if kind == "begin" else {}
+    trainable = type("Some", (OwnCompile,), more)()
+    given = assignment(training={"loop": "fit"} if kind == "fit" else {})
+    given.params.pop("learning_rate")
+    train(trainable, given)
+    model = trainable._session.trial.program.model
+    assert [float(one.learning_rate) for one in (model.judging, model.optimizer)] == pytest.approx([1e-4, 0.02])
+
+
+def test_a_rate_that_a_hook_sets_on_a_models_own_compile_is_refused() -> None:
+    class Some(OwnCompile):
+        def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+            model.optimizer.learning_rate = 0.5
+
+    given = assignment()
+    given.params.pop("learning_rate")
+    with pytest.raises(Refused, match=r"the model's own compile\(\) brings its optimizers"):
+        train(Some(), given)
 
 
 def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:

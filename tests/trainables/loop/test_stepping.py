@@ -14,6 +14,7 @@ from zoo_steps import Alternating, Distilled, Pairs
 
 from trainables.keras_trainable import Update
 from trainables.recipe.refusals import Refused
+from trainables.replicas import keras_corrections
 
 pytestmark = pytest.mark.keras
 
@@ -52,6 +53,49 @@ def test_the_default_step_written_out_is_the_default_step() -> None:
             assert a == pytest.approx(b, abs=1e-6), params
         for a, b in zip(weights(ours)[:6], weights(default)[:6], strict=True):
             np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:
+    class Compiled(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, bias_initializer="ones")])
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(keras.optimizers.SGD(0.05, weight_decay=0.5), loss)
+            return model
+
+    class Stepped(Compiled):
+        train_step = Unweighted.train_step
+
+    mine, theirs = Stepped(), Compiled()
+    for trainable in (mine, theirs):
+        train(trainable, assignment(epochs=3))
+    for a, b in zip(weights(mine)[:2], weights(theirs)[:2], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batch() -> None:
+    class Twice(Stepping):
+        def updates(self, hp: Any, model: keras.Model) -> Any:
+            return [Update("loss", model, keras.optimizers.SGD(FALLING), times=2)]
+
+    given = assignment()
+    given.params.pop("learning_rate")
+    found = [epoch.learning_rate for epoch in train(Twice(), given)]
+    assert found == pytest.approx([float(FALLING(update)) for update in (9, 19)])
+
+
+@pytest.mark.parametrize("kind", [Stepping, Small])
+def test_a_network_is_corrected_alike_with_a_step_and_without(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    for name in ("leave_losses_whole", "keep_arithmetic_on_devices", "outputs_in_float32", "take_global_gradients"):
+        monkeypatch.setattr(keras_corrections, name, lambda *_, name=name: called.append(name))
+    kind().begin(assignment())
+    assert sorted(called) == [
+        "keep_arithmetic_on_devices",
+        "leave_losses_whole",
+        "outputs_in_float32",
+        "take_global_gradients",
+    ]
 
 
 def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
@@ -108,6 +152,7 @@ def adam() -> keras.optimizers.Optimizer:
     return keras.optimizers.Adam()
 
 
+FALLING = keras.optimizers.schedules.PolynomialDecay(0.1, 20, 0.0)
 SHARED = keras.optimizers.Adam(0.1)
 
 
@@ -120,6 +165,10 @@ SHARED = keras.optimizers.Adam(0.1)
         (lambda model: [Update("loss", model, times=0)], "times=0, expected a whole number from 1"),
         (lambda model: [(Update("loss", model, times=2),)], "times=2.*and 1 among those that happen at once"),
         (lambda model: [Update("loss", model, rate=0.1)], "has a rate and no optimizer"),
+        (
+            lambda model: [Update("loss", model, keras.optimizers.SGD(FALLING), rate=0.1)],
+            r"Update\('loss'\) has a rate, and its optimizer \(SGD\) a schedule of its own",
+        ),
         (lambda model: [(Update("loss", model), Update("loss", model, adam()))], "minimises 'loss' twice at once"),
         (lambda model: [Update("loss", keras.layers.ReLU())], "has no weights to train"),
         (lambda model: [Update("a", model, SHARED), Update("b", model, SHARED)], "the same optimizer"),

@@ -11,6 +11,7 @@ from optimizer_numbers import NUMBERS, OFF
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers
+from trainables.recipe.rates import own_rate, rate_or_schedule, rate_variable, scheduled_rate
 
 pytestmark = pytest.mark.keras
 
@@ -69,11 +70,17 @@ def _variable(shape: tuple[int, ...], name: str) -> keras.Variable:
 
 
 def test_an_optimizer_keeps_the_rate_or_the_schedule_that_it_was_made_with() -> None:
-    assert optimizers.own_rate(keras.optimizers.SGD(0.5)) == 0.5
+    assert own_rate(keras.optimizers.SGD(0.5)) == 0.5
     falling = keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(1.0, 10, end_learning_rate=0.0))
-    assert optimizers.own_rate(falling) is None
-    assert [optimizers.scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
-    assert optimizers.scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
+    assert own_rate(falling) is None
+    assert [scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
+    assert scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
+
+
+def test_a_rate_is_that_of_the_optimizer_inside_a_scaled_one() -> None:
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5))
+    assert own_rate(scaled) == rate_or_schedule(scaled) == 0.5
+    assert rate_variable(scaled) is scaled.inner_optimizer._learning_rate
 
 
 def test_biases_do_not_decay() -> None:

@@ -12,6 +12,8 @@ from keras import layers
 from small import Small, assignment, metrics, train
 from zoo_training import Adversaries
 
+from trainables.devices import parameter_server
+from trainables.loop import building
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -57,6 +59,25 @@ def stateful() -> keras.Model:
     return model
 
 
+@pytest.fixture(params=["ours", "served"])
+def loop(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our loop, and that of servers as far as it comes without any."""
+    if request.param == "served":
+        monkeypatch.setattr(building, "PARAMETER_SERVER", "one_device")
+        monkeypatch.setattr(parameter_server, "coordinator", lambda replicas: None)
+
+
+@pytest.mark.usefixtures("loop")
+def test_a_model_that_nothing_gives_a_loss() -> None:
+    class Lossless(Small):
+        def data(self, hp: Any) -> tuple[Any, Any]:
+            ((x, _), _) = super().data(hp)
+            return (x,), None
+
+    with pytest.raises(Refused, match="nothing gives a loss to train by"):
+        train(Lossless(), assignment())
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -66,6 +87,7 @@ def stateful() -> keras.Model:
         (stateful, "layer 'gru' is stateful"),
     ],
 )
+@pytest.mark.usefixtures("loop")
 def test_models(build: Any, message: str) -> None:
     class Given(Small):
         def model(self, hp: Any) -> keras.Model:
@@ -84,6 +106,7 @@ def test_models(build: Any, message: str) -> None:
         (lambda: keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2), "with ema_overwrite_frequency"),
     ],
 )
+@pytest.mark.usefixtures("loop")
 def test_optimizers(optimizer: Any, message: str) -> None:
     class Given(Small):
         def optimizer(self, hp: Any) -> Any:

@@ -12,6 +12,8 @@ import tensorflow as tf
 from trainables.loop import served_program
 from trainables.loop.served_program import Rule, Weight
 from trainables.recipe.refusals import Refused
+from trainables.replicas import sharded_embedding
+from trainables.replicas.sharded_embedding import ShardedEmbedding
 
 pytestmark = pytest.mark.keras
 
@@ -64,6 +66,25 @@ def test_lazy_updates_leave_all_other_rows_and_move_these_as_keras_would(name: s
     others = [row for row in range(ROWS) if row not in places]
     np.testing.assert_array_equal(found[others], begin()[others])
     np.testing.assert_allclose(found[places], of_keras(name, [rows(places, 1), rows(places, 2)])[places], atol=1e-6)
+
+
+@pytest.mark.parametrize("names", [[], ["bias"], ["embeddings"], ["^emb", "kernel"]])
+def test_servers_let_decay_what_the_optimizer_does(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*, servers: bool) -> tuple[Any, Any]:
+        monkeypatch.setattr(sharded_embedding, "in_scope_of_servers", lambda: servers)
+        monkeypatch.setattr(sharded_embedding.parameter_server, "server_devices", lambda: ("/cpu:0", "/cpu:0"))
+        table = ShardedEmbedding(ROWS, WIDTH)
+        model = keras.Sequential([keras.Input((2,), dtype="int32"), table, keras.layers.Dense(1)])
+        optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.3)
+        optimizer.exclude_from_weight_decay(var_names=names)
+        return model, optimizer
+
+    model, optimizer = made(servers=False)
+    table, kernel, bias = (optimizer._use_weight_decay(v) for v in model.trainable_variables)
+    whole, tables = served_program.weights(*made(servers=True))
+    assert [weight.decays for weight in whole] == [kernel, bias]
+    ((first, second),) = tables.values()
+    assert (first.decays, second.decays) == (table, table)
 
 
 def test_an_optimizer_without_a_rule_is_refused() -> None:
