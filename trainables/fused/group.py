@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,12 @@ def _of_graph(graph: Graph) -> str:
         "a hook hears of each update": graph.watch is not None,
     }
     return next((why for why, there in reasons.items() if there), "")
+
+
+def _graph_program(trial: Trial) -> GraphProgram:
+    if not isinstance(trial.program, GraphProgram):
+        raise Refused(hindrance(trial))
+    return trial.program
 
 
 def alike(one: Trial, other: Trial) -> bool:
@@ -295,9 +302,7 @@ class Group:
         for member, state in zip([] if places is None else places.members, states, strict=True):
             if member is not None:  # also of one that is not trained now
                 member.state = state
-        program = members[0].trial.program
-        if not isinstance(program, GraphProgram):
-            raise Refused("Model.fit trains it")
+        program = _graph_program(members[0].trial)
         keys = [stream(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         stack = _stack(program, members, several=len(streams) > 1)
@@ -328,15 +333,15 @@ class Group:
         try:
             if why := hindrance(trial):
                 raise Refused(why)
+            program = _graph_program(trial)
             with trial.placement.replicas.scope():
                 self._trace(members)
-                program = trial.program
-                if isinstance(program, GraphProgram) and program.gain is None:
+                if program.gain is None:
                     program.gain = self._try(members)
         except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {first_line(error)}") from error
-        if (gain := getattr(program, "gain", None) or 1.0) < 1:
+        if (gain := program.gain or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
@@ -360,9 +365,7 @@ class Group:
         once it was assigned gets the new value from a variable, and the old one from values.
         """
         places, trial, first = self._placed(members), members[0].trial, members[0]
-        program, stack, place = trial.program, places.stack, places.of(first)
-        if not isinstance(program, GraphProgram) or place is None:
-            raise Refused("Model.fit trains it")
+        program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
         chunk, size, seed = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size, trial.assignment.seed
         there, rate = updates(len(chunk.order), size), np.nanmax(trial.rates())
 
@@ -410,9 +413,7 @@ class Group:
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
         found: list[Callable[[], EpochReported]] = []
         for member in members:
-            place = places.of(member)
-            if place is None:
-                raise LookupError("a member without a place")
+            place = places.members.index(member)
             member.trial.together = max(member.trial.together, len(members))
             found.append(_concluding(member.trial, rates[member], trained[place], evaluated[place], spent))
         return found
@@ -493,9 +494,4 @@ def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
 
 def _least_s(call: Callable[[], Any]) -> float:
     """Return the least time that a call takes."""
-    found = []
-    for _ in range(REPEATED):
-        began = time.perf_counter()
-        call()
-        found.append(time.perf_counter() - began)
-    return min(found)
+    return min(timeit.repeat(call, number=1, repeat=REPEATED))
