@@ -143,6 +143,13 @@ class BucketSplit(Examples):
         """Batches of a pass."""
         return sum(part.updates(batch_size) for part in self.parts)
 
+    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+        """Those of the buckets up to the first one that is cut in another way."""
+        for i, part in enumerate(self.parts):
+            if part.size > small:
+                return i + 1, i + updates(min(large, part.size), small)
+        return len(self.parts), len(self.parts)
+
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
         return [next(part.chunks(1, None, 0)) for part in self.parts]

@@ -218,6 +218,13 @@ class Examples(ABC):
         """Batches of a pass."""
         return updates(self.size, batch_size)
 
+    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+        """How many batches of two sizes hold the same first examples as they lie, ``large`` a multiple of ``small``.
+
+        As many where no batch of this data would be cut in another way.
+        """
+        return 1, updates(min(large, self.size), small)
+
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
         return [next(self.chunks(1, None, 0))]

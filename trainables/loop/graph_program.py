@@ -155,11 +155,14 @@ class GraphProgram(Program):
         So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch,
         and where a metric gives one number for a batch: then numbers are those of `Model.fit` in its batches alone.
         """
-        if data.as_trained is None or data.split.size <= data.as_trained:
+        if data.as_trained is None:
             return False
-        count = min(data.batch_size, data.split.size)
-        once = replace(data, steps=1)
-        parts = replace(data.in_training_batches, steps=-(-count // data.as_trained))
+        size = updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
+        few, many = data.split.steps_alike(size, data.as_trained)
+        if few == many:
+            return False
+        once = replace(data, batch_size=size, steps=few)
+        parts = replace(data.in_training_batches, steps=many)
         before = [(raw, self.state.values(raw)) for raw in self._counts]
         found = []
         for one in (once, parts):

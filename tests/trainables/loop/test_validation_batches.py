@@ -7,9 +7,16 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from small import Small, assignment, train
 
+from trainables.data.chunks import split
+from trainables.data.passes import HeldOut
+from trainables.data.sources import Buckets
+from trainables.devices.replicas import Replicas
+
 pytestmark = pytest.mark.keras
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
 
 class Towers(Small):
@@ -76,6 +83,53 @@ def test_another_loss_is_validated_in_large_batches() -> None:
     held_out = trainable._session.trial.held_out
     assert held_out is not None
     assert held_out.batch_size == 256
+
+
+class Many(Small):
+    """More validation examples than a large batch has."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        x = np.random.default_rng(0).normal(size=(700, 6)).astype(np.float32)
+        y = x[:, :3].argmax(axis=1).astype(np.int32)
+        return (x[:100], y[:100]), (x[100:], y[100:])
+
+
+@pytest.mark.parametrize("size", [100, pytest.param(96, marks=pytest.mark.exhaustive), 7])
+def test_so_it_is_whether_or_not_a_large_batch_is_one_of_whole_ones(size: int) -> None:
+    """A batch of 256 was compared with 300 examples in batches of 100, and with 259 in batches of 7."""
+    trainable = Many()
+    trainable.begin(assignment(epochs=1, batch_size=size))
+    assert trainable._session.trial.held_out is not None
+    assert trainable._session.trial.held_out.batch_size == 256
+
+
+class Listed(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return np.arange(130, dtype=np.float32)[:, None] + 130 * index, np.zeros(130)
+
+
+def _rows(count: int) -> Any:
+    return np.arange(count, dtype=np.float32)[:, None], np.zeros(count)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [_rows(700), _rows(120), Buckets((_rows(40), _rows(130), _rows(900))), Listed()],
+    ids=["arrays", "few", "buckets", "batches"],
+)
+def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> None:
+    found = split(data, ONE, "validation data")
+    few, many = found.steps_alike(300, 100)
+    assert few < many
+    one, other = (
+        np.concatenate([tf.gather(chunk.tensors[0], chunk.order) for chunk in HeldOut(found, size, steps).chunks()])
+        for size, steps in ((300, few), (100, many))
+    )
+    assert one.tolist() == other.tolist()
+    assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
 
 
 def test_loop_fit_validates_as_fit_does() -> None:
