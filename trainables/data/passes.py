@@ -340,8 +340,7 @@ class HeldOut:
         cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
-        size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
-        asked = "validation_batch_size" in hp or "validation_steps" in hp
+        size = _held_out_size(hp, batch_size)
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
@@ -350,8 +349,17 @@ class HeldOut:
                 f"validation_steps is {steps}, but the validation data are {there} batches of {size} "
                 "(validation_batch_size); leave it out for all of them"
             )
+        return replace(cls.all_of(hp, split, batch_size, parts, share), steps=steps)
+
+    @classmethod
+    def all_of(
+        cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
+    ) -> HeldOut:
+        """All batches, as of test data; raises ValueError or TypeError."""
+        size = _held_out_size(hp, batch_size)
+        asked = "validation_batch_size" in hp or "validation_steps" in hp
         as_trained = None if asked or size == batch_size else batch_size
-        return cls(split, size, steps, parts, share if parts == 1 else None, as_trained)
+        return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
 
     @property
     def in_training_batches(self) -> HeldOut:
@@ -377,6 +385,10 @@ class HeldOut:
         """These batches, as they lie."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
+
+
+def _held_out_size(hp: Hyperparameters, batch_size: int) -> int:
+    return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
 
 def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:

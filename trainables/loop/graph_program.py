@@ -131,8 +131,9 @@ class GraphProgram(Program):
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
-        evaluating = self._graph.traced[traced:]
-        self._counts = [held.raw for graph in evaluating for held in self.state.written(graph).values()]
+        written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
+        # Without validation it is the test data whose evaluation is traced, later.
+        self._counts = [self.state[path].raw for path in self.state] if validation is None else written
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)

@@ -62,7 +62,7 @@ def in_batches_of(trainable: Small, size: int) -> float:
     trial = trainable._session.trial
     plain, loss = trainable.trained_model(), trainable.loss(trial.hp, trial.program.model)
     plain.compile(loss=loss)
-    x, y = trainable.data(trial.hp)[1]
+    x, y = trainable.data(trial.hp)[-1]
     return float(plain.evaluate(x, y, size, verbose=0))
 
 
@@ -75,6 +75,29 @@ def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_
     (asked,) = train(trainable, assignment(epochs=1, batch_size=7, validation_batch_size=256))
     assert asked.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 256), rel=1e-5)
     assert asked.metrics["loss"] == epoch.metrics["loss"]  # whatever was tried has left no trace
+
+
+class HasTestData(Towers):
+    """The same with test data, and validation data or none."""
+
+    validates = True
+
+    def data(self, hp: Any) -> Any:
+        train, held_out = super().data(hp)
+        return train, held_out if self.validates else None, held_out
+
+
+def test_test_data_comes_in_the_same_batches_whether_or_not_there_is_validation_data() -> None:
+    found = []
+    for validates in (True, False):
+        trainable = HasTestData()
+        trainable.validates = validates
+        train(trainable, assignment(epochs=1, batch_size=7))
+        found.append(trainable.test())
+        assert found[-1] is not None
+        assert found[-1]["loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
+        assert found[-1]["loss"] != pytest.approx(in_batches_of(trainable, 256), rel=1e-5)
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_another_loss_is_validated_in_large_batches() -> None:
