@@ -209,6 +209,13 @@ def is_text(leaf: Any) -> bool:
     return bool(flat.size) and isinstance(flat[0], str | bytes)
 
 
+def is_one_hot(rows: Any) -> bool:
+    """Whether an array holds a 1 for the class of each example, and 0 for all others."""
+    if rows.ndim < 2 or rows.shape[-1] < 2:
+        return False
+    return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
+
+
 def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:
     """The texts as bytes of UTF-8 in an array of objects, whatever type they came in; raises DataError for others."""
     array = np.asarray(leaf)

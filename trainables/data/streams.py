@@ -176,6 +176,6 @@ def _next(examples: Iterator[Any]) -> Any:
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
-        raise DataError(
-            f"the dataset cannot be read or batched: {error.message.splitlines()[0]}; {sources.PADDING}"
-        ) from error
+        what = error.message.splitlines()[0]
+        hint = "" if "assertion failed" in what else f"; {sources.PADDING}"
+        raise DataError(f"the dataset cannot be read or batched: {what}{hint}") from error
