@@ -205,6 +205,8 @@ class Examples(ABC):
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
     differs = ""  # why its elements may be others each time
+    order = ""
+    """How passes are ordered, where it was once another way: a checkpoint of that cannot go on."""
     visits = Visits()
     """In which order its passes go, see `visit`."""
 

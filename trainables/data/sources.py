@@ -57,6 +57,7 @@ class Stream:
     maps: tuple[Callable[..., Any], ...] = ()
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
+    order: str = ""  # see `Examples.order`
 
     def read(
         self,

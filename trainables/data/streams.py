@@ -79,7 +79,7 @@ class StreamSplit(Examples):
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
             raise DataError("an empty dataset, expected at least one example")
-        self.size, self.differs = size, uncertainty(stream.read(None, 0))
+        self.size, self.order, self.differs = size, stream.order, uncertainty(stream.read(None, 0))
         self._ahead = Ahead(partial(_read, stream, self.size, replicas))
 
     def visit(self, visits: Visits) -> None:

@@ -104,16 +104,34 @@ def _joined_arrays(first: Any, second: Any) -> Any:
 
 def _joined_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
-    known = one is not None and other is not None
+    # Both end at about the same time, where it is known how long they are.
+    share = 0.5 if one is None or other is None else max(one, 1) / (max(one, 1) + max(other, 1))
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         parts = [part.read(seed, number) for part in (first, second)]
         if seed is None:
             return parts[0].concatenate(parts[1])
-        weights = [float(one or 1), float(other or 1)] if known else None  # both end at about the same time
-        return tf.data.Dataset.sample_from_datasets(parts, weights, seed=(seed + number) & 0x7FFFFFFF)
+        return tf.data.Dataset.choose_from_datasets(parts, choices(share, seed, number), stop_on_empty_dataset=False)
 
-    return Stream(ordered, one + other if one is not None and other is not None else None)
+    return Stream(ordered, one + other if one is not None and other is not None else None, order="joined")
+
+
+CHOICES = 1024
+"""Drawn at a time."""
+
+
+def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
+    """Endless: 0 for the first of two streams, which has this ``share``, and 1 for the second; by (seed, number) alone.
+
+    A permutation of all examples would be as many numbers in memory, and nobody may know how many they are.
+    """
+    key = tf.constant(mixed(seed, number), tf.int64)
+
+    def some(block: tf.Tensor) -> tf.Tensor:
+        drawn = tf.random.stateless_uniform([CHOICES], tf.stack([key, block]), alg="philox")
+        return tf.cast(drawn >= share, tf.int64)
+
+    return tf.data.Dataset.counter().map(some).unbatch()
 
 
 def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:

@@ -306,6 +306,7 @@ class Trial:
             "rate_scale": self.rate_scale,
             "rate_set": self.rate_set,
             "frozen": self.frozen,
+            **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
         }
@@ -322,6 +323,8 @@ class Trial:
             hooks.freeze(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
+        if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:
+            raise checkpoint.CheckpointError("its examples came in an order that is not drawn any more; it begins anew")
         if self.reduction:
             self.reduction.restore(about["reduction"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from trainables.data.sources import Buckets, DataError, Rows, Stream, from_datas
 from trainables.data.trial_parts import joined
 from trainables.devices.replicas import Replicas
 from trainables.recipe.refusals import Refused
+from trainables.state.checkpoint import CheckpointError
 
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 X, Y = np.arange(20.0).reshape(10, 2), np.arange(10)
@@ -185,6 +187,28 @@ def test_datasets_and_streams() -> None:
 def test_what_cannot_be_joined(validation: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         joined(arrays(0, 3), validation)
+
+
+def test_a_trial_of_an_order_that_is_not_drawn_any_more_does_not_go_on(tmp_path: Path) -> None:
+    class Streamed(Small):
+        def data(self, hp: Any) -> Any:
+            return tuple(from_dataset(tf.data.Dataset.from_tensor_slices(part)) for part in super().data(hp))
+
+    def trial(**more: Any) -> Small:
+        trainable = Streamed()
+        trainable.begin(replace(assignment(training={"all_data": True}), **more))
+        return trainable
+
+    trainable = trial()
+    go_on(trainable, pause_after=1)
+    trainable.save(tmp_path)()
+    assert trial().restore(tmp_path) == 1
+    about = json.loads((tmp_path / "state.json").read_text())
+    assert about.pop("order") == "joined"
+    (tmp_path / "state.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="an order that is not drawn any more; it begins anew"):
+        trial().restore(tmp_path)
+    assert trial(trains=False).restore(tmp_path) == 1  # to be looked at
 
 
 def test_a_trial_on_all_data_has_no_validation() -> None:
