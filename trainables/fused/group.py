@@ -440,7 +440,8 @@ class Group:
                 break
             asked = time.perf_counter()
         found = stack.reported(sums, seen, training=True)
-        return [Trained(scalars(found[k]), bool(finite[k]), waited, seen) for k in range(stack.trials)]
+        wait_s = waited / len(rates)  # of the trials' time each has its share, and so of this part of it
+        return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
     def _evaluated(self, places: _Places) -> list[Evaluated | None]:
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
