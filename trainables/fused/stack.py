@@ -22,6 +22,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
 from trainables.loop.update import Graph
+from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, valued
 from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
@@ -164,8 +165,7 @@ class Stack:
         _, totals, finite = tf.while_loop(lambda i, *_: i < given.count, one, (tf.constant(0), sums, on))
         with tf.control_dependencies([finite]):
             weights = [tf.identity(self._values[place]) for place in self._trained]
-            sound = [tf.reduce_all(tf.math.is_finite(tf.reshape(w, [self.trials, -1])), 1) for w in weights]
-        return totals, tf.reduce_all(tf.stack([finite, *sound]), 0)
+        return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
         own = self._own(given)

@@ -26,6 +26,7 @@ from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers.draws import EVALUATION, compiling
+from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
@@ -224,7 +225,7 @@ class FitProgram(Program):
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        setting = _Rates(rates, self.optimizers)
+        setting, losses = _Rates(rates, self.optimizers), _Losses()
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -233,10 +234,10 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, *map(_OfBatches, self.callbacks)],
+                callbacks=[setting, losses, *map(_OfBatches, self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
-        finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
+        finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
         return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
 
     @go_with_owner
@@ -259,9 +260,6 @@ class FitProgram(Program):
             if not self.jit_compile or UNSUPPORTED not in str(error):
                 raise
             raise NotInFit(f"training.jit_compile is true, and {reason(error)}; leave it out") from error
-
-    def _weights_finite(self) -> bool:
-        return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
 
     @contextmanager
     def _dataset(
@@ -348,6 +346,22 @@ class _Rates(keras.callbacks.Callback):
 
     def _present(self) -> float | None:
         return None if self._variable is None else float(self._variable.numpy())
+
+
+class _Losses(keras.callbacks.Callback):
+    """Notes whether the loss of each batch is finite: what a step returns may be that of the last one alone."""
+
+    async_safe = True  # or Keras would have the host wait for each batch
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.finite = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.finite &= bool(np.all(np.isfinite((logs or {}).get("loss", 0.0))))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.on_train_batch_end(0, logs)
 
 
 class _OfBatches(keras.callbacks.Callback):

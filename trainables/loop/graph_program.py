@@ -26,8 +26,9 @@ from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.update import Graph, are_finite
+from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
+from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
 from trainables.replicas import additivity, global_losses
@@ -248,8 +249,8 @@ class GraphProgram(Program):
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
             with stopwatch.profiled(profile_into if kept else None):
-                sums, all_finite = self.train_chunk(*arguments, sums)
-                finite = bool(all_finite)
+                sums, sound = self.train_chunk(*arguments, sums)
+                finite = bool(sound)
             done, seen = done + count, seen + len(chunk.order)
             if not finite:
                 break
@@ -323,12 +324,12 @@ def train_batches(
         end = tf.minimum(first + BLOCK, given.count)
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
 
-    _, totals, all_finite = tf.while_loop(
+    _, totals, sound = tf.while_loop(
         lambda i, _, finite: tf.logical_and(i < given.count, finite),  # a long epoch is not wasted
         block,
         (tf.constant(0), sums, tf.constant(True)),
     )
-    return totals, tf.logical_and(all_finite, are_finite([v.value for v in graph.trained]))
+    return totals, tf.logical_and(sound, all_finite([v.value for v in graph.trained]))
 
 
 def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -32,6 +32,7 @@ from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, s
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION
+from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups, optimizers
 from trainables.recipe.author import overrides
 from trainables.recipe.refusals import Refused
@@ -275,7 +276,7 @@ class ServedProgram(Program):
     def _weights_finite(self) -> bool:
         for weight in self._weights:
             with tf.device(weight.device):
-                if not bool(tf.reduce_all(tf.math.is_finite(weight.variable.read_value()))):
+                if not bool(all_finite([weight.variable.read_value()])):
                     return False
         return True
 
@@ -344,7 +345,7 @@ class ServedProgram(Program):
         places = [[known.index(i) for i in group if i in known] for group in groups]
         found = [rows[i] for i in known]
         floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
-        finite = tf.reduce_all([tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)])
+        finite = all_finite([loss, *floats])
         found = clipping.clip(found, self._bounds, [group for group in places if group])
 
         def update() -> tf.Tensor:
