@@ -12,6 +12,7 @@ import tensorflow as tf
 from trainables.data import chunks, sources, trial_parts
 from trainables.data.passes import Pass
 from trainables.data.sources import Stream
+from trainables.data.streams import uncertainty
 
 pytestmark = pytest.mark.keras
 
@@ -46,6 +47,24 @@ def test_a_seed_of_the_process_does_not_change_it(kind: str, global_seed: None) 
     assert order(stream.ordered(3, 1)) == theirs
     assert stream.ordered(3, 1).element_spec == dataset.element_spec
     assert stream.ordered(None, 1) is dataset
+
+
+def boxed(n: tf.Tensor) -> tf.Tensor:
+    none = tf.zeros([1, 0, 4])
+    return tf.image.sample_distorted_bounding_box([8, 8, 3], none, use_image_if_no_bounding_boxes=True)[0]
+
+
+def sampled_candidates(n: tf.Tensor) -> tf.Tensor:
+    return tf.random.log_uniform_candidate_sampler(n[None, None], 1, 4, unique=True, range_max=50)[0]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "draws"),
+    [(boxed, True), (sampled_candidates, True), (lambda n: tf.random.uniform([3]), True), (lambda n: n + 1, False)],
+)
+def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
+    found = uncertainty(tf.data.Dataset.range(8).map(drawn, num_parallel_calls=4))
+    assert ("draws in a map" in found) == draws
 
 
 def joined(one: int, other: int | None, unknown: int = 20) -> Stream:
