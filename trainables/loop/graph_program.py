@@ -284,7 +284,7 @@ class GraphProgram(Program):
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
         done = epoch * data.split.updates(batch_size)
         with self.average.swapped() if self.average else nullcontext():
-            for chunk in self._evenly(data.chunks(), data.batch_size):
+            for chunk in self._evenly(data.chunks(), batch_size):
                 count = updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done, seen = done + count, seen + len(chunk.order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -153,6 +154,26 @@ def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> No
     )
     assert one.tolist() == other.tolist()
     assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
+
+
+def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a batch is cut into where it did not fit into memory."""
+    trainable = Many()
+    trainable.begin(replace(assignment(validation_batch_size=50), accumulate=4))
+    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    compiled, calls = program.evaluate_chunk, []
+
+    def noted(given: Any, sums: Any) -> Any:
+        calls.append((int(given.size), len(given.order)))
+        return compiled(given, sums)
+
+    before = program.evaluate(held_out, seed=0, epoch=0)
+    monkeypatch.setattr(Replicas, "span_processes", True)
+    monkeypatch.setattr(program, "evaluate_chunk", noted)
+    assert program.evaluate(held_out, seed=0, epoch=0) == before
+    assert sum(count for _, count in calls) == 600
+    assert {size for size, _ in calls} == {held_out.part_size} == {12}
+    assert all(count % size == 0 or count < size for size, count in calls)
 
 
 def test_loop_fit_validates_as_fit_does() -> None:
