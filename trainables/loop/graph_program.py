@@ -22,6 +22,7 @@ import tensorflow as tf
 from trainables.data.chunks import Chunk, updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
+from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
@@ -38,7 +39,7 @@ from trainables.state.registered import go_with_owner
 
 BLOCK = 32
 """Updates between two looks at whether all is finite: at each, the host waits for the device."""
-RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
+RELATIVE = 2e-6
 """Of the loss: what rounding makes of it where the same examples are computed in other batches."""
 
 
@@ -171,7 +172,7 @@ class GraphProgram(Program):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
                 self.state.put(raw, values or ())
-        exact = self.model.compute_dtype == "float32" and not self._graph.replicas.on_gpu
+        exact = self.model.compute_dtype == "float32" and not rounds_factors(self._graph.replicas)
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)

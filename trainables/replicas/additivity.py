@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.passes import Examples
+from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
@@ -29,7 +30,7 @@ from trainables.state.owned import Held, State
 
 EXAMPLES = 31
 """How many are tried: an odd number, for parts of unlike sizes."""
-RELATIVE, RELATIVE_OF_TF32, RELATIVE_OF_HALF = 1e-4, 2e-3, 5e-2
+RELATIVE, RELATIVE_OF_HALF = 1e-4, 5e-2
 """Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
 by, ten times that."""
 HALF = ("float16", "bfloat16")
@@ -129,7 +130,8 @@ class _One:
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
-        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.replicas) else RELATIVE
+        rounds = rounds_factors(tried.replicas)
+        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if rounds else RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused where these examples give something else in parts.
@@ -283,10 +285,6 @@ class _One:
 
 def _size(examples: Any) -> int:
     return len(tf.nest.flatten(examples)[0])
-
-
-def _is_tf32(replicas: Replicas) -> bool:
-    return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 
 def _cuts(size: int, parts: int) -> list[list[int]]:

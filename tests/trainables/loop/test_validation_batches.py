@@ -15,6 +15,7 @@ from trainables.data.chunks import split
 from trainables.data.passes import HeldOut
 from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
+from trainables.loop.program import Evaluated
 
 pytestmark = pytest.mark.keras
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
@@ -154,6 +155,21 @@ def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> No
     )
     assert one.tolist() == other.tolist()
     assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
+
+
+@pytest.mark.parametrize(("on_gpu", "tf32", "depends"), [(False, True, True), (True, True, False), (True, False, True)])
+def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
+    on_gpu: bool, tf32: bool, depends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deterministic trial on a GPU, which has no TF32, was judged as one that has."""
+    trainable = Many()
+    trainable.begin(assignment())
+    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    losses = iter((1.0, 1.0002))
+    monkeypatch.setattr(program, "evaluate", lambda *_, **__: Evaluated({"loss": next(losses)}))
+    monkeypatch.setattr(Replicas, "on_gpu", on_gpu)
+    monkeypatch.setattr(tf.config.experimental, "tensor_float_32_execution_enabled", lambda: tf32)
+    assert program.depends_on_the_batch(held_out, seed=0) == depends
 
 
 def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
