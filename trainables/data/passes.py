@@ -17,6 +17,7 @@ from trainables.data import residence
 from trainables.data.share import Share
 from trainables.data.sources import DataError, Visits
 from trainables.devices.replicas import Replicas
+from trainables.numbers import seeds
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
@@ -50,7 +51,7 @@ class Batches(NamedTuple):
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
         """The first batches of a chunk."""
-        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seed & 0x7FFFFFFF, first)))
+        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.short(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
         """Where the examples of a batch are in the chunk."""
@@ -186,6 +187,15 @@ def rows_of(arrays: Any, places: Order) -> Any:
     return tf.nest.map_structure(some, arrays)
 
 
+def batch_specs(example: Any) -> Any:
+    """The types of batches of such examples, of any size."""
+
+    def of(leaf: Any) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
+
+    return tf.nest.map_structure(of, example)
+
+
 def unpacked(example: Any) -> tuple[Any, Any, Any]:
     """x, y and sample_weight of some examples, None where there are none of these."""
     x, y, sample_weight = (*example, None, None)[:3]
@@ -296,7 +306,7 @@ class Walk:
 
     def epoch(self, number: int) -> Iterator[Chunk]:
         """The chunks of an epoch (from 1)."""
-        update, last = (number - 1) * self.per_epoch, number * self.per_epoch
+        update, last = self.first_update(number), self.first_update(number + 1)
         while update < last:
             begun, self._begun = self._begun, None
             if self._next != update or update % self.per_pass == 0:
@@ -307,6 +317,10 @@ class Walk:
             del begun, chunk
             if update % self.per_pass == 0:
                 next(self._rest, None)  # to its end: the first chunk of the next pass is made meanwhile
+
+    def first_update(self, epoch: int) -> int:
+        """The number of the first update of an epoch (from 1), from the beginning of the trial."""
+        return (epoch - 1) * self.per_epoch
 
     def anew(self, number: int) -> Iterator[Chunk]:
         """The same chunks, read by themselves: whoever walks on is not disturbed. Their batches are not cut further."""
@@ -382,6 +396,10 @@ class HeldOut:
     def updates(self) -> int:
         """How many batches."""
         return self.split.updates(self.batch_size) if self.steps is None else self.steps
+
+    def first_batch(self, epoch: int) -> int:
+        """The number of the first part that is evaluated after an epoch, which its draws follow."""
+        return epoch * self.split.updates(self.part_size)
 
     def chunks(self) -> Iterator[Chunk]:
         """These batches, as they lie."""

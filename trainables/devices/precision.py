@@ -16,6 +16,7 @@ from tensorflow.python.framework import config
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import Replicas
 
+HALF = ("float16", "bfloat16")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -67,11 +68,6 @@ class LossScale:
     def variables(self) -> list[tf.Variable]:
         """What a checkpoint must hold."""
         return [self.scale, self.good]
-
-    def reset(self) -> None:
-        """Back to the start of a trial."""
-        self.scale.assign(self.initial)
-        self.good.assign(0)
 
     def update(self, finite: tf.Tensor) -> None:
         """Adjust after an update; ``finite``: whether its gradients, summed over replicas, were finite."""

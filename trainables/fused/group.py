@@ -28,6 +28,7 @@ from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.trial import Spent, Trial
 from trainables.loop.update import Graph
+from trainables.numbers import seeds
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, random_layers
 from trainables.state.owned import Arrays
@@ -188,8 +189,8 @@ class _Places:
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
-        seeds = [self.trial(place).assignment.seed & 0x7FFFFFFF for place in firsts]
-        return Given(tensors, *map(tf.constant, (orders, count, size, seeds, numbers, firsts, self.streams)))
+        drawn = [seeds.short(self.trial(place).assignment.seed) for place in firsts]
+        return Given(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
 
 
 class Group:
@@ -411,28 +412,26 @@ class Group:
         places.stack.epoch_s = min(places.stack.epoch_s or time_s, time_s)
         self._trained_s += time_s
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
-        found: list[Callable[[], EpochReported]] = []
         for member in members:
-            place = places.members.index(member)
             member.trial.together = max(member.trial.together, len(members))
-            found.append(_concluding(member.trial, rates[member], trained[place], evaluated[place], spent))
-        return found
+        of = [(member, places.members.index(member)) for member in members]
+        return [_concluding(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
 
     def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
-        count_all, size = trials[0].walk.per_epoch, trials[0].walk.batch_size
-        each = np.zeros((count_all, stack.trials), np.float32)
+        size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
                 each[:, place] = rates[member]
         done, seen, waited, sums = 0, 0, 0.0, stack.zeros(training=True)
         finite = np.ones(stack.trials, bool)
+        firsts = [trial.walk.first_update(trial.epoch + 1) for trial in trials]
         walks = zip(*(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True)
         asked = time.perf_counter()
         for chunks in walks:
             waited += time.perf_counter() - asked
             count = updates(len(chunks[0].order), size)
-            given = places.given(chunks, count, size, [trial.epoch * count_all + done for trial in trials])
+            given = places.given(chunks, count, size, [first + done for first in firsts])
             sums, sound = stack.train(given, each[done : done + count], sums)
             finite &= sound.numpy()
             done, seen = done + count, seen + len(chunks[0].order)
@@ -449,7 +448,7 @@ class Group:
         if held_out is None:
             return [None] * stack.trials
         sums, size, seen = stack.zeros(training=False), held_out.part_size, 0
-        done = [(trial.epoch + 1) * held_out.split.updates(size) for trial in trials]
+        done = [held_out.first_batch(trial.epoch + 1) for trial in trials]
         for chunk in held_out.chunks():
             count = updates(len(chunk.order), size)
             sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)

@@ -21,6 +21,7 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
+from trainables.loop.graph_program import padded
 from trainables.loop.update import Graph
 from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, valued
@@ -124,9 +125,7 @@ class Stack:
 
     def train(self, given: Given, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train on batches at these rates, by batch and trial; return the sums of losses, and what is finite."""
-        padded = np.zeros([given.orders.shape[1], self.trials], np.float32)  # one shape whatever the batch size
-        padded[: len(rates)] = rates
-        return self._train(given, tf.constant(padded), sums)
+        return self._train(given, padded(rates, given.orders.shape[1]), sums)
 
     def evaluate(self, given: Given, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate batches, which all trials have in common; return the sums of losses."""

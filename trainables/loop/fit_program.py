@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
-from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
+from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import stopwatch
 from trainables.loop.intake import Intake
@@ -25,6 +25,7 @@ from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, s
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
+from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION, compiling
 from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups, refusals
@@ -163,7 +164,7 @@ class FitProgram(Program):
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
-            batch = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), self._example(data))
+            batch = batch_specs(self._example(data))
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
@@ -220,7 +221,7 @@ class FitProgram(Program):
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
         seen: list[int] = []
-        first, count = (epoch - 1) * len(rates), len(rates)
+        first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
@@ -265,8 +266,7 @@ class FitProgram(Program):
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
-        one = self._example(data, augment=augment)
-        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
+        signature = batch_specs(self._example(data, augment=augment))
         source = [batches]  # TensorFlow keeps the function for ever, and with it all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
@@ -294,9 +294,8 @@ class FitProgram(Program):
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
             return as_fit_takes(gather_examples(tensors, rows))
-        size, zero = tf.constant(len(rows)), tf.constant(0)
-        cut = Slice(size, zero, size)
-        cut.draw(tf.constant(seed & 0x7FFFFFFF), tf.constant(update))
+        cut = Slice.whole(tf.constant(len(rows)))
+        cut.draw(tf.constant(seeds.short(seed)), tf.constant(update))
         return as_fit_takes(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
 
 
@@ -313,7 +312,7 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         piece = Slice(size, start, start + count, number, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seed & 0x7FFFFFFF), update, 0 if training else EVALUATION)
+        piece.draw(tf.constant(seeds.short(seed)), update, 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 

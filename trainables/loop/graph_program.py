@@ -1,7 +1,7 @@
 """A program of our own loop: a graph and the state that its trials begin with.
 
-This is the training loop as the host sees it: chunks of data go in, sums of losses come out, and `reset` makes
-it ready for another trial of the same structure.
+This is the training loop as the host sees it: chunks of data go in, sums of losses come out. Its `state` is put back
+before another trial of the same structure, which `begin_as` prepares for a seed of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class GraphProgram(Program):
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
         self.validates_as_it_trains = bool(graph.step.by_itself)
-        self.loss_scale = graph.loss_scale
         self.by_epoch: EpochAverage | None = None
         self._graph, self.xla = graph, Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # in which several trials of it are trained together
@@ -242,7 +241,7 @@ class GraphProgram(Program):
         """Train one epoch (from 1), one rate per update."""
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
-        first, done, seen, finite = (epoch - 1) * len(rates), 0, 0, True
+        first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
         chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
@@ -283,7 +282,7 @@ class GraphProgram(Program):
         """The loss and metrics over validation data, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
-        done = epoch * data.split.updates(batch_size)
+        done = data.first_batch(epoch)
         with self.average.swapped() if self.average else nullcontext():
             for chunk in self._evenly(data.chunks(), batch_size):
                 count = updates(len(chunk.order), batch_size)
@@ -360,9 +359,14 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
 
 def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
     """Batches, and the learning rate of each."""
-    padded = np.zeros(given.order.shape[0], np.float32)  # one shape whatever the batch size: one trace
-    padded[: len(rates)] = rates
-    return given, tf.constant(padded)
+    return given, padded(rates, given.order.shape[0])
+
+
+def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
+    """The rates of updates, as many as a chunk has rows: one shape whatever the batch size, and so one trace."""
+    found = np.zeros([rows, *rates.shape[1:]], np.float32)
+    found[: len(rates)] = rates
+    return tf.constant(found)
 
 
 def common(kinds: Sequence[Any]) -> Any:
