@@ -73,9 +73,9 @@ def of_workers(model: str, batch: int, *, simulated: bool) -> None:
 
 def gpus() -> int:
     """GPUs of this machine."""
-    from sweep.runner.planning import local_gpus
+    from sweep.store import sweep_info
 
-    return local_gpus()
+    return len(sweep_info.gpus())
 
 
 def main() -> None:

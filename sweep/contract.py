@@ -6,7 +6,10 @@ and on a Ray worker, because all that it is handed is here, and none of it knows
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -43,6 +46,41 @@ CUDA_BYTES = 0.75 * 2**30
 """Of a GPU, for the context, the libraries and the communication of each process on it."""
 
 
+_CONTAINER = Path("/sys/fs/cgroup")
+"""Where Linux says what of a machine a container is given: version 2 of control groups, and version 1."""
+
+
+def _limits(*names: str) -> list[int]:
+    """Return the numbers in these files; what is not there, or sets no limit, is left out."""
+    words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
+    return [int(word) for word in words if word.isdigit()]
+
+
+def cpus() -> int:
+    """Cores that this process may use, of those to which it is bound: what its container is given, at least one."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # of time, and of how much
+    return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
+
+
+def memory_bytes() -> int | None:
+    """Memory of this machine, or what the container is given of it; None where the system does not tell."""
+    known = _limits("memory.max", "memory/memory.limit_in_bytes")
+    with suppress(ValueError, OSError, AttributeError):  # a system without these names
+        known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    return min(known, default=None)
+
+
+def aside(servers: int) -> int:
+    """Return how many processes of a trial do not train: its servers, and where there are any a coordinator."""
+    return servers + bool(servers)
+
+
+def parts(whole: float, part: float) -> int:
+    """Return how many parts a whole has room for, as if floats were exact: 0.6 has room for three of 0.2."""
+    return math.floor(whole / part + 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """The processes that train one trial together, and which of them this is."""
@@ -56,7 +94,7 @@ class Ranks:
     @property
     def workers(self) -> int:
         """How many of them train."""
-        return len(self.addresses) - self.servers - bool(self.servers)
+        return len(self.addresses) - aside(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +105,10 @@ class Devices:
     gpus: float = 0  # below 1: a share of one GPU
     simulated: bool = False  # logical CPU devices stand in for the GPUs
     ranks: Ranks | None = None  # None: this process trains alone
+
+    def fits(self, cpus: float, gpus: float) -> int:
+        """Return how many such shares a machine has room for."""
+        return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, whole: float) -> float:
         """Return what a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""

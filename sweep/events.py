@@ -16,12 +16,13 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeGuard, get_args
 
 import msgspec
 from msgspec import Struct, field
 
-from sweep.errors import StoreError, did_you_mean, shortened
+from sweep.errors import StoreError
+from sweep.text import did_you_mean, shortened
 
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What a hyperparameter can be: a YAML value."""
@@ -31,6 +32,19 @@ if TYPE_CHECKING:
     """A trial's hyperparameters by flat, dotted name, in the order of the sweep file."""
 else:
     Params = Mapping[str, Any]  # no decoder follows a type that contains itself
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def trial_epochs(params: Params, epochs: int) -> int:
+    """Return the epochs that a trial trains: its parameter of that name, in place of the sweep's ``epochs``."""
+    given = params.get("epochs", epochs)
+    if not isinstance(given, int):
+        raise TypeError(f"epochs must be a whole number, got {given!r}")
+    return given
 
 
 class Status(StrEnum):

@@ -25,9 +25,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, cast
 
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Trainable
-from sweep.errors import InputError, TrainableError, in_short, shortened
+from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
+from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
 """How a function saves: a callable that writes into the folder it is given, or a file or folder to be copied."""

@@ -63,10 +63,7 @@ class Declaring:
         in_steps = range(_plain(min_value), _plain(max_value) + 1, _plain(step or 1))
         choices = keys["values"] if sampling == "log" and step else in_steps
         first = _plain(min_value if default is None else default)
-        value = self._value(name, keys, first, choices, parent_name, parent_values)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
-        return int(value)
+        return _whole(name, self._value(name, keys, first, choices, parent_name, parent_values))
 
     def Float(
         self,
@@ -85,10 +82,7 @@ class Declaring:
         """
         keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _plain(min_value if default is None else default)
-        value = self._value(name, keys, first, (), parent_name, parent_values)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
-        return float(value)
+        return _number(name, self._value(name, keys, first, (), parent_name, parent_values))
 
     def Choice(
         self,
@@ -109,10 +103,9 @@ class Declaring:
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
     ) -> bool:
         """Return true or false; raise TypeError for another value."""
-        value = self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
-        if not isinstance(value, bool):
-            raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
-        return value
+        return _flag(
+            name, self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
+        )
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
         """Return the value, or the trial's where it has one of this name."""
@@ -185,6 +178,24 @@ def _numbers(
 def _plain(value: Any) -> Any:
     """Return a number or text of NumPy's as Python's own."""
     return value.item() if hasattr(value, "item") else value
+
+
+def _number(name: str, value: Any, kind: str = "a number") -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"parameter {name!r} is {value!r}, expected {kind}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    if not _number(name, value, "a whole number").is_integer():
+        raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
+    return int(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
+    return value
 
 
 def _listed(values: Any) -> tuple[Value, ...]:
@@ -334,30 +345,27 @@ class Hyperparameters(Declaring):
         value = self._read(name)
         return default if isinstance(value, Mark) else value
 
+    def _given(self, name: str, default: Any, *, standard: bool = False) -> Any:
+        """Return the parameter; raise KeyError if it is absent without default, ValueError as `number` does."""
+        value = self[name] if default is None else self.get(name, default)
+        if standard:
+            table.check(name, value)
+        return value
+
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
         """Return the parameter as a float; raise TypeError if it is none, KeyError if absent without default.
 
         ``standard``: as the standard hyperparameter of this name; raises ValueError outside of its bounds.
         """
-        value = self[name] if default is None else self.get(name, default)
-        if standard:
-            table.check(name, value)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
-        return float(value)
+        return _number(name, self._given(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
         """The parameter as an int; raises TypeError if it is not a whole number. ``standard``: as for `number`."""
-        number = self.number(name, default, standard=standard)
-        if number != int(number):
-            raise TypeError(f"parameter {name!r} is {number!r}, expected a whole number")
-        return int(number)
+        return _whole(name, self._given(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
         """Return the parameter as a string; raise TypeError if it is none. ``standard``: as for `number`."""
-        value = self[name] if default is None else self.get(name, default)
-        if standard:
-            table.check(name, value)
+        value = self._given(name, default, standard=standard)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value
@@ -372,14 +380,11 @@ class Hyperparameters(Declaring):
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
         """Return the parameter as true or false; raise TypeError if it is neither."""
-        value = self[name] if default is None else self.get(name, default)
-        if not isinstance(value, bool):
-            raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
-        return value
+        return _flag(name, self._given(name, default))
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """Return the parameter as one of these texts; raise ValueError for another."""
-        value = self[name] if default is None else self.get(name, default)
+        value = self._given(name, default)
         if value not in choices or not isinstance(value, str):
             raise ValueError(f"parameter {name!r} is {value!r}, expected one of {', '.join(choices)}")
         return value
@@ -405,8 +410,7 @@ class Hyperparameters(Declaring):
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
-        value = self[name] if default is None else self.get(name, default)
-        return table.as_number(name, value, meaning, table.within(name, bounds, standard=standard))
+        return table.as_number(name, self._given(name, default), meaning, table.within(name, bounds, standard=standard))
 
     def serve_live(self, source: Callable[..., Any]) -> None:
         """Let `live` give the numbers of a program, as ``source`` does."""

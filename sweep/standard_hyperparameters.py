@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from sweep.events import Value
+from sweep.events import Value, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,7 @@ class Number:
 
     def takes(self, value: Value) -> bool:
         """Return whether a value is one of these numbers; 2.0 counts as whole."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            return False
-        if self.whole and value != int(value):
+        if not is_number(value) or (self.whole and value != int(value)):
             return False
         low = value > self.low if self.above else value >= self.low
         return low and (value < self.high if self.below else value <= self.high)

@@ -6,13 +6,11 @@ import math
 
 import pytest
 
-from sweep.errors import (
+from sweep.errors import first_line, in_short, last_line
+from sweep.text import (
     counted,
     duration,
     figure,
-    first_line,
-    in_short,
-    last_line,
     moment,
     printable,
     roughly,

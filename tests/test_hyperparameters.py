@@ -33,6 +33,7 @@ def test_reading() -> None:
         (lambda hp: hp.number("kind"), TypeError, "is 'relu', expected a number"),
         (lambda hp: hp.number("on"), TypeError, "is True, expected a number"),
         (lambda hp: hp.integer("rate"), TypeError, "expected a whole number"),
+        (lambda hp: hp.integer("kind"), TypeError, "is 'relu', expected a whole number"),
         (lambda hp: hp.text("rate"), TypeError, "expected a text"),
         (lambda hp: hp.flag("kind"), TypeError, "is 'relu', expected true or false"),
         (lambda hp: hp.choice("kind", ("tanh", "gelu")), ValueError, "is 'relu', expected one of tanh, gelu"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
-from sweep.events import EpochReported, Params, Role, Status, Value
+from sweep.events import EpochReported, Params, Role, Status, Value, trial_epochs
 from sweep.prices import COST
 from sweep.space import early_terminate
 from sweep.space.early_terminate import EarlyTermination, NoTermination
@@ -78,8 +78,6 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return that of a sweep file."""
-        from sweep.space.domains import Constant
-
         configurations = spec.trials()
         first = spec.objectives[0]
         return cls(
@@ -87,7 +85,7 @@ class Outline:
             metric=first.name,
             goal=first.goal,
             objectives=len(spec.objectives),
-            varying=tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant)),
+            varying=tuple(spec.space.varying),
             total=None if configurations is None else configurations * spec.trials_each,
             repeats=spec.trials_each,
             epochs=spec.epochs,
@@ -103,8 +101,7 @@ class Outline:
 
     def epochs_of(self, params: Params) -> int:
         """Return the epochs that a trial with these parameters trains."""
-        epochs = params.get("epochs", self.epochs)
-        return epochs if isinstance(epochs, int) else self.epochs
+        return trial_epochs(params, self.epochs)
 
 
 class Trial(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from sweep.analysis import Sweep, Trial
 from sweep.events import UNFINISHED, Params, Role, Status
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import Objective, objective
-from sweep.statistics import LEAST, RACE_ALPHA, TOO_FEW
+from sweep.statistics import ALPHA, LEAST, TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 
 BROKEN = "did not complete with a fresh seed"
@@ -257,7 +257,7 @@ def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
 
 METHOD = (
     f"Student's t on what the finalists differ by, seed by seed; all intervals and drop-outs together hold with "
-    f"{100 * (1 - RACE_ALPHA):.0f} %"
+    f"{100 * (1 - ALPHA):.0f} %"
 )
 
 

@@ -15,7 +15,6 @@ from statistics import fmean
 
 from sweep.analysis import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
-from sweep.errors import shortened
 from sweep.events import WHOLE, EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
@@ -24,6 +23,7 @@ from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
 from sweep.store.object_store import StoreAway
+from sweep.text import shortened
 
 MOST = 128  # points that are kept
 

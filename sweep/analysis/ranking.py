@@ -6,7 +6,6 @@ And how far the examples that validate can be trusted: no number of seeds makes 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +18,12 @@ from msgspec import Struct, structs
 from sweep import statistics
 from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
-from sweep.errors import counted
 from sweep.events import Role, Status, Value
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics import Compared, Verdict
-from sweep.store.sweep_info import Objectives
+from sweep.store.sweep_info import SHARES, Objectives, says
+from sweep.text import counted
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
@@ -404,7 +403,6 @@ def _trials(row: Ranked) -> str:
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"
 COLUMNS = ("trial", EXAMPLES, DEVIATION)
 LOSS = "val_loss"  # of which that is the deviation over examples
-_SHARES = re.compile(r"(^|[^a-z])(acc|accuracy|error_rate)($|[^a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +439,7 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
 
 def is_share(metric: str) -> bool:
     """Return whether a metric is by its name a share of examples: an accuracy."""
-    return bool(_SHARES.search(metric.lower()))
+    return says(metric, SHARES)
 
 
 def examples_for(difference: float, deviation: float) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sweep.searchers.optuna_study import Importance
+    from sweep.space.domains import Domain
     from sweep.store.tables import History, Tables
 
 
@@ -319,7 +320,7 @@ def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str
     """By objective, how much each of the parameters ``names`` matters among the completed trials of all sweeps."""
     from sweep.searchers.optuna_study import importance as of_trials
 
-    found = {}
+    found, known = {}, domains(accounts)
     for one in (objective(*pair) for pair in accounts[0].sweep.objectives):
         scored = [
             (trial.params, loss)
@@ -327,5 +328,18 @@ def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str
             for trial in account.sweep.trials
             if trial.status is Status.COMPLETED and (loss := one.loss(trial.metrics)) is not None
         ]
-        found[one.name] = of_trials(scored, names)
+        found[one.name] = of_trials(scored, names, known)
+    return found
+
+
+def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
+    """Return what each parameter can be, as the first of these sweeps says that says it; damaged ones are left out."""
+    from sweep.spec import parameters
+    from sweep.spec.yaml_reader import document_of
+
+    found: dict[str, Domain] = {}
+    for account in reversed(accounts):
+        document = document_of(account.info.parameters, str(account.info.path))
+        entries = parameters.read(document.data, (), document)
+        found |= {entry.name: entry.domain for entry in entries if entry.domain is not None}
     return found

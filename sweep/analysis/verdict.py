@@ -13,11 +13,12 @@ from pathlib import Path
 from sweep.analysis import read
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
-from sweep.errors import StoreError, counted, printable, score, setting, trials_named
+from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
 from sweep.statistics import TOO_FEW, Verdict, seeds_for
 from sweep.store.folder import ResultsFolder, folders
+from sweep.text import counted, printable, score, setting, trials_named
 
 
 def confirmed_sentences(found: Confirmation, named: str) -> list[str]:

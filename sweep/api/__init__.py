@@ -17,13 +17,14 @@ import pandas as pd
 
 from sweep.analysis import Step, Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
-from sweep.errors import InputError, duration, guess, printable, score, settings
+from sweep.errors import InputError
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.object_store import is_url, store_of
 from sweep.store.remote import local
 from sweep.store.tables import Tables
+from sweep.text import duration, guess, printable, score, settings
 
 if TYPE_CHECKING:
     from optuna.study import Study

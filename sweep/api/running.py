@@ -24,17 +24,7 @@ from sweep import analysis
 from sweep import spec as specs
 from sweep.api import LoadedSweep, loaded, trainables
 from sweep.api.trainables import Given, alone, kept_process
-from sweep.errors import (
-    InputError,
-    Interrupted,
-    Problem,
-    StoppedAtOnce,
-    StoreError,
-    SweepError,
-    did_you_mean,
-    printable,
-    shortened,
-)
+from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
 from sweep.render.status import Frame
@@ -46,6 +36,7 @@ from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
 from sweep.store.folder import ResultsFolder, free_name, require_locks
 from sweep.store.remote import local
+from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
     from sweep.render.live import LiveView
@@ -332,7 +323,7 @@ def retrain(
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
-            retraining.check_joins(list(source.files), spec.trainable)
+            retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)

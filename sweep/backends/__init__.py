@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
-from sweep.contract import Assignment, Devices, Facts
+from sweep.contract import Assignment, Devices, Facts, aside
 from sweep.errors import StoreError
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
@@ -63,7 +63,7 @@ class Job:
     @property
     def aside(self) -> int:
         """Processes of each trial that do not train."""
-        return self.servers + bool(self.servers)
+        return aside(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
         """Return what each process of a trial is given, rank 0 first.

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from sweep.backends.checkpoints import is_disk_fault
-from sweep.contract import OutOfMemory, Trainable
+from sweep.contract import OutOfMemory, Trainable, memory_bytes
 from sweep.functions import FunctionTrainable
-from sweep.store import sweep_info
 
 BOUND = 0.8
 """Of a machine's memory, shared by the workers that run on it at once: one that has more trains no further trial."""
@@ -19,7 +18,6 @@ _NAMES = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 """TensorFlow's and torch's own types, which are named, not imported: this package knows neither."""
 
 _STATM = Path("/proc/self/statm")
-_CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def used() -> int:
@@ -36,12 +34,7 @@ def used() -> int:
 
 def part(workers: int) -> int:
     """Return bytes that one of so many workers on this machine may have."""
-    return int(BOUND * _total() / workers)
-
-
-def _total() -> int:
-    limits = [path.read_text().strip() for path in _CGROUPS if path.exists()]
-    return min([sweep_info.memory_bytes() or sys.maxsize, *(int(limit) for limit in limits if limit.isdigit())])
+    return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 
 def is_short(error: BaseException) -> bool:

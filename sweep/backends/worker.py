@@ -23,12 +23,13 @@ from sweep.backends import Job, Order, Progress, Surroundings, checkpoints, memo
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, WorkerLost, first_line, guess, printable
+from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
+from sweep.text import guess, printable
 
 STEP_S = 1.0
 

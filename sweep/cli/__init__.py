@@ -20,8 +20,9 @@ from sweep.cli import (
     submitting,
     winner,
 )
-from sweep.errors import InputError, Interrupted, SweepError, printable
+from sweep.errors import InputError, Interrupted, SweepError
 from sweep.store.sweep_info import VERSION
+from sweep.text import printable
 
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sweep import doctor as checks
 from sweep.cli import options
+from sweep.doctor import Finding, Level, Resources, Run, gpu_checks, host_checks, run_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.doctor import Finding
-
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
+CLUSTER_TIMEOUT_S = 60.0
+MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.doctor`
 
 
 @click.command()
@@ -33,12 +37,11 @@ STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
-    from sweep.doctor import Level, checklist, run_command
     from sweep.render import console, document
 
-    given = checklist.Round(run_command, os.environ, results, timeout, address)
+    given = Round(run_command, os.environ, results, timeout, address)
     target, found = console(), []
-    for finding in checklist.examine(given):
+    for finding in examine(given):
         found.append(finding)
         if not as_json:
             _show(finding, target)
@@ -56,3 +59,73 @@ def _show(finding: Finding, target: Console) -> None:
     target.print(Text.assemble(level, f"{finding.check:<15}{finding.found}"), soft_wrap=True)
     if finding.todo:
         target.print(Text.assemble(" " * 24, ("to do: ", "bold"), finding.todo), soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Where to look, how to ask, and how long to wait for each device."""
+
+    run: Run
+    environ: Mapping[str, str]
+    results: Path
+    timeout_s: float
+    address: str | None = None
+
+
+def examine(given: Round) -> Iterator[Finding]:
+    """Yield all checks in turn, the quick ones first."""
+    machine = host_checks.gather(given.environ)
+    yield from host_checks.versions(machine)
+    yield from host_checks.disk(host_checks.disk_of(given.results))
+    driver = checks.gather_gpus(given.run)
+    shown = checks.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
+    tensorflow = checks.describe(given.run, given.timeout_s)
+    yield from host_checks.keras(machine, tensorflow)
+    if isinstance(tensorflow, checks.Failure):
+        return
+    yield from gpu_checks.presence(driver, shown, tensorflow)
+    yield from gpu_checks.driver(shown, tensorflow)
+    yield from gpu_checks.libraries(shown, tensorflow)
+    yield from gpu_checks.capability(shown, tensorflow)
+    yield from gpu_checks.health(driver, shown)
+    yield from gpu_checks.memory(driver, shown)
+    yield from gpu_checks.gauges(tensorflow)
+    yield from gpu_checks.links(driver, shown)
+    gpus = len(tensorflow.capabilities)
+    if gpus:
+        yield from gpu_checks.mps(gpu_checks.mps_state(given.run, given.environ))
+    yield from _ray(given, (machine.cpus, gpus))
+    yield from _devices(given, gpus)
+
+
+def _ray(given: Round, here: Resources) -> Iterator[Finding]:
+    if given.address is None:
+        yield from host_checks.ray(here, usable=int(here[1]), address=None)
+        return
+    answer = checks.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
+    yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
+    if not isinstance(answer, checks.Failure):
+        most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
+        met = checks.between_nodes(given.run, given.timeout_s, given.address, most_s)
+        yield from host_checks.between_nodes(met)
+
+
+def _devices(given: Round, gpus: int) -> Iterator[Finding]:
+    """Each device, then all of them; two logical devices where there is no GPU."""
+    tried = {}
+    for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
+        tried[name] = checks.try_device(given.run, given.timeout_s, name)
+        yield from gpu_checks.device(name, tried[name])
+    yield from gpu_checks.pace(tried)
+    if isinstance(tried.get("gpu:0"), checks.Tried):
+        yield from gpu_checks.limit("gpu:0", checks.share(given.run, given.timeout_s))
+    count = gpus or 2
+    several = None if gpus == 1 else checks.train(given.run, given.timeout_s, count, simulated=not gpus)
+    if several is not None:
+        yield from gpu_checks.together(several, count=count, simulated=not gpus)
+    if gpus:
+        alone = checks.train(given.run, given.timeout_s, 1, simulated=False)
+        yield from gpu_checks.alone(alone)
+        if several is not None:
+            yield from gpu_checks.scaling(alone, several, gpus)

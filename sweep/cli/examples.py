@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, did_you_mean, printable
+from sweep.errors import InputError
+from sweep.text import did_you_mean, printable
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "search_spaces"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, counted, printable
+from sweep.errors import InputError
+from sweep.text import counted, printable
 
 if TYPE_CHECKING:
     from sweep.store.folder import ResultsFolder

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sweep import errors, functions, runner
-from sweep.errors import InputError, shortened
+from sweep.errors import InputError
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
 from sweep.spec import parse
+from sweep.text import shortened
 
 MOST = 200
 """So many models are built at most."""

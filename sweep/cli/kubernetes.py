@@ -21,7 +21,9 @@ import click
 
 from sweep.cli import options, submitting
 from sweep.cli.submitting import CodePackage
-from sweep.errors import InputError, printable
+from sweep.contract import parts
+from sweep.errors import InputError
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from sweep.spec import Spec
@@ -109,9 +111,8 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
 def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     """One trial a pod, or as many as share its GPU."""
     asked = spec.resources
-    share = 1.0 if asked.gpus == "auto" else float(asked.gpus)
-    gpus = math.ceil(share)
-    trials = int(gpus / share) if share else 1
+    gpus = math.ceil(asked.most_gpus)
+    trials = parts(gpus, asked.most_gpus) if gpus else 1
     cpus = max(math.ceil(float(asked.cpus or 1) * trials), 1)
     resources = {"cpu": str(cpus), "memory": pods.memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     template = _template("ray-worker", resources, code, pods)

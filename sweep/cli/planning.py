@@ -92,6 +92,7 @@ def plan(
     from sweep.render import plans as drawn
     from sweep.render.plans import as_dict, show_plan
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, throughput
+    from sweep.store import sweep_info
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -126,7 +127,7 @@ def plan(
     speeds = None
     if tune_throughput:
         share = planning.devices(spec, simulate_gpus)
-        most = (simulate_gpus or planning.local_gpus()) if share.gpus >= 1 else 1
+        most = (simulate_gpus or len(sweep_info.gpus())) if share.gpus >= 1 else 1
         with runner.quiet():
             speeds = throughput.find(spec, share, folders, planned.sample[0], most)
     if as_json:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options, submitting
-from sweep.errors import InputError, Problem, printable
+from sweep.errors import InputError, Problem
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from sweep.spec import Spec

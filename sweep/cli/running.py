@@ -13,8 +13,8 @@ import click
 from sweep import interruption
 from sweep.cli import options, submitting
 from sweep.cli.planning import note_ignored, note_unseen
-from sweep.errors import printable
 from sweep.store.folder import ResultsFolder, require_locks
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from sweep.cli import options, submitting
-from sweep.errors import InputError, printable
+from sweep.errors import InputError
+from sweep.text import printable
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
 SETTLE_S = 30  # for Ray to end on all nodes once the sweep has

@@ -11,8 +11,9 @@ import click
 
 from sweep import interruption
 from sweep.cli import options, submitting
-from sweep.errors import InputError, counted, duration, money, printable, score
+from sweep.errors import InputError
 from sweep.events import UNFINISHED
+from sweep.text import counted, duration, money, printable, score
 
 if TYPE_CHECKING:
     from rich.console import Console

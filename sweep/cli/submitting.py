@@ -23,7 +23,8 @@ import click
 from sweep import interruption
 from sweep.cli import options
 from sweep.cli.planning import note_ignored, note_unseen
-from sweep.errors import InputError, first_line, printable
+from sweep.errors import InputError, first_line
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

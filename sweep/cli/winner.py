@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, printable
+from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
+from sweep.text import printable
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import Ranking
@@ -128,7 +129,7 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     folders = made.sweep.import_folders
     source = planning.check(made.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
-        retraining.check_joins(list(source.files), made.spec.trainable)
+        retraining.check_joins(source)
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from sweep.store.sweep_info import parse_mig_devices, visible
+
 
 class Level(StrEnum):
     """How much a finding matters; an error makes the machine unfit for some sweep."""
@@ -377,39 +379,11 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
     return links
 
 
-def parse_mig_devices(listing: str) -> dict[str, int]:
-    """Return the MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
-    devices, current = {}, 0
-    for line in listing.splitlines():
-        if gpu := re.match(r"GPU (\d+):", line):
-            current = int(gpu[1])
-        elif instance := re.search(r"UUID: (MIG-[^)]+)\)", line):
-            devices[instance[1]] = current
-    return devices
-
-
 def visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
-
-    The list ends at the first entry that names nothing (CUDA C++ programming guide, environment variables).
-    """
-    if setting is None:
-        return nvidia.gpus
-    shown: list[Gpu] = []
-    for entry in (part.strip() for part in setting.split(",")):
-        match = next((gpu for gpu in nvidia.gpus if _names(entry, gpu, nvidia.mig_devices)), None)
-        if match is None:
-            break
-        shown.append(match)
-    return tuple(shown)
-
-
-def _names(entry: str, gpu: Gpu, mig_devices: Mapping[str, int]) -> bool:
-    if entry.isdecimal():
-        return int(entry) == gpu.index
-    if entry.startswith("MIG-"):
-        return mig_devices.get(entry) == gpu.index
-    return entry.startswith("GPU-") and gpu.uuid.startswith(entry)
+    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order."""
+    known = {gpu.index: gpu for gpu in nvidia.gpus}
+    shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
+    return tuple(known[index] for index in shown)
 
 
 def _gpu(row: Mapping[str, str]) -> Gpu:

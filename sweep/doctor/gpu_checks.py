@@ -23,7 +23,7 @@ from sweep.doctor import (
     Trained,
     Tried,
 )
-from sweep.errors import counted
+from sweep.text import counted
 
 GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 

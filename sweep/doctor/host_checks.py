@@ -13,8 +13,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from sweep.contract import cpus, memory_bytes
 from sweep.doctor import Failure, Finding, Level, Met, Resources, TensorFlow
-from sweep.store.sweep_info import DISTRIBUTION, cpus, memory_bytes, version_of
+from sweep.store.sweep_info import DISTRIBUTION, version_of
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 

@@ -16,13 +16,14 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import InputError, StoreError, encodable, first_line
+from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
 from sweep.export import runs
 from sweep.export.runs import Exported, Run, allowed
 from sweep.space.domains import key
 from sweep.store import storing
 from sweep.store.sweep_info import SweepInfo
+from sweep.text import encodable
 
 FORBIDDEN = r"[^/\w.\- :]"  # in names of parameters and metrics
 _NAME, _PARAM, _TAG = 250, 6000, 5000  # characters at most

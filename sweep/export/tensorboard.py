@@ -18,7 +18,7 @@ from sweep.analysis import studies
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.export import runs
-from sweep.space.domains import Constant, Domain
+from sweep.space.domains import Domain
 from sweep.store import HAS_LOCKS, Follower, lock, log, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import TrialState
@@ -57,10 +57,7 @@ class EventFiles:
         self._sweep = sweep
         self._target = target
         space = studies.space_of(sweep)
-        known = () if space is None else space.parameters
-        self._domains: dict[str, Domain | None] | None = (
-            None if space is None else {p.name: p.domain for p in known if not isinstance(p.domain, Constant)}
-        )
+        self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         self._trials_each = sweep.read_info().trials_each
         self._lock = _locked(target)
         self._log_bytes, self._mark = 0, ""

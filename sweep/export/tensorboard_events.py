@@ -16,9 +16,9 @@ from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from sweep.errors import encodable
-from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+from sweep.text import encodable
 
 _STATUS = {
     Status.COMPLETED: api_pb2.STATUS_SUCCESS,
@@ -124,20 +124,16 @@ def _type(domain: Domain | None, seen: Value) -> int:
     values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
-    return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(_is_number, values)) else api_pb2.DATA_TYPE_STRING)
+    return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)
 
 
 def _set(target: struct_pb2.Value, value: Value, kind: int) -> None:
     if kind == api_pb2.DATA_TYPE_BOOL and isinstance(value, bool):
         target.bool_value = value
-    elif kind == api_pb2.DATA_TYPE_FLOAT64 and _is_number(value):
-        target.number_value = float(value)  # type: ignore[arg-type]  # a number
+    elif kind == api_pb2.DATA_TYPE_FLOAT64 and is_number(value):
+        target.number_value = float(value)
     else:
         target.string_value = encodable(value if isinstance(value, str) else key(value))
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _float32(number: float) -> float:

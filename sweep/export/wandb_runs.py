@@ -19,11 +19,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import encodable
 from sweep.events import LOST, Status
 from sweep.export import runs
 from sweep.export.runs import Exported, Run
 from sweep.store import replacing, storing
+from sweep.text import encodable
 
 MAGIC = b":W&B\xe1\xbe\x00"
 BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log

@@ -15,7 +15,7 @@ from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
-from sweep.errors import InputError, in_short, moment, printable
+from sweep.errors import InputError, in_short
 from sweep.events import Value
 from sweep.inspection import Source
 from sweep.runner import restoring
@@ -23,6 +23,7 @@ from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import resolved
 from sweep.store import process, removed_if_it_fails
 from sweep.store.folder import ResultsFolder
+from sweep.text import moment, printable
 
 TO_FILL_IN = "**To be filled in by the author.**"
 

@@ -14,11 +14,12 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError
 from sweep.inspection import dependencies, hyperparameter_reads, unconditional
 from sweep.inspection.dependencies import Definitions, Distribution, Distributions, Search, importable, imports, obscure
 from sweep.inspection.hyperparameter_reads import Reading
 from sweep.inspection.unconditional import Place
+from sweep.text import did_you_mean
 
 __all__ = ["HERE", "KERAS_TRAINABLE", "Source", "importable", "inspect", "inspect_given"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sweep.errors import shortened
 from sweep.hyperparameters import Hyperparameters
+from sweep.text import shortened
 
 READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live"}) | {
     "Int", "Float", "Choice", "Boolean", "Fixed", "conditional_scope",

@@ -20,11 +20,11 @@ from rich.text import Text
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Ended, Standing, kind_of
-from sweep.errors import counted, duration, printable, score, settings, trials_named
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES
 from sweep.render.status import Frame, picture
 from sweep.store import Closing
+from sweep.text import counted, duration, printable, score, settings, trials_named
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sweep import prices
-from sweep.errors import counted, duration, money, score, setting, settings
 from sweep.events import Params, Value
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
@@ -22,6 +21,7 @@ from sweep.space import DRAWS
 from sweep.space.early_terminate import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
 from sweep.statistics import FIRST_SEEDS
+from sweep.text import counted, duration, money, score, setting, settings
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}

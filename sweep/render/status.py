@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.live_status import Ended, Failure, Open, Standing
-from sweep.errors import counted, duration, figure, money, printable, roughly, score, settings, trials_named
 from sweep.events import Status
 from sweep.render import STYLES
+from sweep.text import counted, duration, figure, money, printable, roughly, score, settings, trials_named
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -19,9 +19,9 @@ from sweep.analysis import Step, changed_params, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
-from sweep.errors import duration, moment, money, numbered, printable, score, setting, settings, trials_named
 from sweep.events import Params
 from sweep.render import STYLES
+from sweep.text import duration, moment, money, numbered, printable, score, setting, settings, trials_named
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import HeldOut

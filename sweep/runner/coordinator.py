@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from sweep.backends import Lost, Order, Progress
-from sweep.contract import Devices
+from sweep.contract import Devices, parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
@@ -44,7 +44,7 @@ class Hooks:
     tick: Callable[[Coordinator], None] = lambda coordinator: None  # now and then: may ask it to stop
     say: Callable[[str], None] = lambda text: None  # a line for the user
     share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # running trials and their new shares of a GPU
-    at_once: Callable[[float], int] = lambda gpus: int(1 / gpus + 1e-9)  # trials that fit, of so many GPUs each
+    at_once: Callable[[float], int] = lambda gpus: parts(1.0, gpus)  # trials that fit, of so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # see `Order`
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # the checkpoint of a trial's epoch, for `Facts`
     inherit: Callable[[TrialStarted], str] = lambda started: ""  # a copy its parent's checkpoint; why not

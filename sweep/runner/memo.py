@@ -19,7 +19,7 @@ from msgspec import structs
 
 from sweep.backends import checkpoints
 from sweep.errors import StoreError
-from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted
+from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted, trial_epochs
 from sweep.space.domains import key
 from sweep.space.objectives import objective
 from sweep.store import link
@@ -239,11 +239,10 @@ class Memo:
                     entries[trial.number].epochs.append(begun)
                 case Ended(trial, last) if trial.status in WHOLE and trial.number in entries and not last.at_target:
                     entry = entries.pop(trial.number)
-                    length = trial.params.get("epochs", info.epochs)
                     judged = trial.params.get("lr_schedule") == "plateau"
                     whole = trial.reported == trial.epoch  # no repair has left out some
-                    if whole and isinstance(length, int) and (comparable or not judged):
-                        entry.end, entry.length = begun, length
+                    if whole and isinstance(info.epochs, int) and (comparable or not judged):
+                        entry.end, entry.length = begun, trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
                 case _:
                     pass

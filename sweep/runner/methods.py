@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
-from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean, in_short
+from sweep.errors import InputError, Problem, StoreError, SweepError, in_short
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
@@ -40,6 +40,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 from sweep.store.object_store import is_url
 from sweep.store.sweep_info import EarlierSweep
+from sweep.text import did_you_mean
 
 
 class StartingPoints:

@@ -6,8 +6,6 @@ Some of it can be known to fail in every trial, for all that the trainable reads
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +15,9 @@ from pathlib import Path
 from statistics import fmean
 
 from sweep import doctor, standard_hyperparameters
-from sweep.contract import Devices
-from sweep.errors import InputError, Problem, SweepError, did_you_mean, guess
-from sweep.events import Params, Value
+from sweep.contract import Devices, cpus
+from sweep.errors import InputError, Problem, SweepError
+from sweep.events import Params, Value, is_number
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -32,10 +30,6 @@ from sweep.space.domains import (
     Categorical,
     Constant,
     Domain,
-    IntUniform,
-    LogNormal,
-    LogUniform,
-    Normal,
     Tied,
     choices,
     key,
@@ -43,6 +37,8 @@ from sweep.space.domains import (
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
+from sweep.store import sweep_info
+from sweep.text import did_you_mean, guess
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -155,11 +151,6 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
-def varying(spec: Spec) -> tuple[str, ...]:
-    """Return the parameters that are not the same in all trials."""
-    return tuple(one.name for one in spec.space.parameters if not isinstance(one.domain, Constant))
-
-
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     """Return what each trial is given."""
     resources = spec.resources
@@ -183,10 +174,9 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     """Price a sweep, by its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
-    gpus = local_gpus() if simulated_gpus is None else simulated_gpus
-    rooms = [(os.cpu_count() or 1) / share.cpus / spec.resources.processes]
-    rooms += [gpus / share.gpus / spec.resources.workers] if share.gpus else []
-    concurrent = int(min(rooms) + 1e-9) if room is None else room
+    gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
+    trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
+    concurrent = trial.fits(cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
@@ -258,7 +248,7 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
     """Configurations that show what will come, and what they are; never none."""
     enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
     few = configurations is not None and configurations <= enough
-    if spec.method in ("grid", "random", "sobol"):  # they need no results to say what comes
+    if searcher.foresees:
         seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
     if thin:
@@ -268,15 +258,6 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
         points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
     seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
-
-
-def local_gpus() -> int:
-    """GPUs of this machine by the driver's own list; 0 without a driver."""
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
 BINS = 12
@@ -315,12 +296,12 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
     values = [params[parameter.name] for params in configurations if parameter.name in params]
     distinct = {key(value): value for value in values}
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    numbers = [value for value in values if is_number(value)]
     continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
         bins = _by_value(parameter, values)
     else:
-        bins = _by_range(numbers, log=_logarithmic(parameter, numbers))
+        bins = _by_range(numbers, log=domains.is_log(parameter.domain, numbers))
     return Histogram(parameter.name, tuple(bins), len(configurations))
 
 
@@ -346,17 +327,6 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
-
-
-def _logarithmic(parameter: Parameter, numbers: Sequence[float]) -> bool:
-    """Return whether a logarithmic scale shows it best.
-
-    It does where the value was drawn on one, and for a computed value of wide range.
-    """
-    match parameter.domain:
-        case LogUniform() | LogNormal() | IntUniform(log=True):
-            return min(numbers) > 0
-    return not parameter.drawn and min(numbers) > 0 and max(numbers) >= 100 * min(numbers)
 
 
 RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`
@@ -440,13 +410,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
             return None
         case Constant() | Categorical():
             return next((show(value) for value in domains.choices(domain) or () if not bounds.takes(value)), None)
-        case Normal(mu, sigma):
-            ends = mu - SIGMAS * sigma, mu + SIGMAS * sigma
-        case LogNormal(mu, sigma):
-            ends = math.exp(mu - SIGMAS * sigma), math.exp(mu + SIGMAS * sigma)
-        case _:
-            ends = domains.bounds(domain)
-    low, high = (domains.snap(domain, end) for end in ends)
+    low, high = (domains.snap(domain, end) for end in domains.most(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):

@@ -11,7 +11,7 @@ from sweep import analysis, statistics
 from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.spec import Spec
-from sweep.statistics import ALPHA, seeds_for
+from sweep.statistics import ALPHA, race_level, seeds_for
 from sweep.store.folder import ResultsFolder, newest
 
 LOOKED_AT = 20  # sweeps at most, the newest first
@@ -54,7 +54,7 @@ def detectable(spec: Spec, configurations: int | None, known: Known | None) -> D
         seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        by_seeds = _told(known.spread, seeds, count)
+        by_seeds = _told(known.spread, seeds, count, race=spec.confirm is not None)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
     if known is not None:
@@ -101,9 +101,14 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
 
 
-def _told(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference of two means with p = 0.05 over all pairs, if equal seeds have nothing in common."""
+def _told(spread: float, seeds: int, configurations: int, *, race: bool) -> float:
+    """Return the difference of two means that is told about half the time, if equal seeds have nothing in common.
+
+    In a verdict it is p = 0.05 over all pairs, in a race what `look_at_race` asks for at its last look.
+    """
     from scipy.special import stdtrit
 
-    pairs = configurations * (configurations - 1) / 2
-    return float(stdtrit(seeds - 1, 1 - ALPHA / 2 / pairs)) * spread * math.sqrt(2 / seeds)
+    level, freedom = ALPHA / (configurations * (configurations - 1) / 2), seeds - 1
+    if race:
+        level, freedom = race_level(configurations, seeds), (configurations - 1) * (seeds - 1)
+    return float(stdtrit(freedom, 1 - level / 2)) * spread * math.sqrt(2 / seeds)

@@ -13,7 +13,7 @@ from statistics import median
 
 from sweep import prices
 from sweep.analysis import confirmation, survival
-from sweep.contract import Devices, Trainable
+from sweep.contract import Devices, Trainable, parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
@@ -206,7 +206,7 @@ def offers(
     """Return what a sweep would take on each machine, of which trials keep all GPUs at work."""
     found = []
     for machine in machines:
-        at_once = max(int(machine.gpus / (spec.resources.trial_gpus or 1.0)), 1)
+        at_once = max(parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         there = timing
         if machine.epoch_s is not None:
             beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)

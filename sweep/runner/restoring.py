@@ -18,7 +18,7 @@ from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError, SweepError, in_short, printable
+from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
@@ -28,10 +28,12 @@ from sweep.runner.trials import Terms, rules, runs
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
 from sweep.spec import Spec
+from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
+from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
@@ -246,7 +248,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
-    if devices.gpus and not devices.simulated and planning.local_gpus() < devices.gpus:
+    if devices.gpus and not devices.simulated and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
         devices = Devices(devices.cpus)
         if kept.facts.precision:

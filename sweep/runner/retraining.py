@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sweep.errors import InputError
 from sweep.events import Params, Value
+from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.runner import restoring
 from sweep.runner.resuming import Reopened, reopen
 from sweep.spec import Spec, parse, resolved
@@ -14,7 +15,6 @@ from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder, free_name
 
 LONGEST = 80  # characters that the name of the sweep before has in that of this one
-KERAS = "trainables.keras_trainable"
 UNTOLD = "no data is held out: {} is measured on training examples and says nothing about new ones"
 
 
@@ -119,10 +119,10 @@ def _is_lifted(assignments: Sequence[str]) -> bool:
     return any(one.partition("=")[0] == "training.patience" for one in assignments)
 
 
-def check_joins(modules: Sequence[str], trainable: str) -> None:
+def check_joins(source: Source) -> None:
     """Raise `InputError` for a trainable that no loop of ours trains: it would leave its validation data out."""
-    if KERAS not in modules:
-        what = f"{trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
+    if not source.derives_from(KERAS_TRAINABLE):
+        what = f"{source.trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
         raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")
 
 

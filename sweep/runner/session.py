@@ -18,7 +18,7 @@ from sweep import analysis, backends, runner
 from sweep.analysis import ranking
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
-from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError, counted
+from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
@@ -36,6 +36,7 @@ from sweep.store.log import Log
 from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields
 from sweep.store.tables import TableWriter
+from sweep.text import counted
 
 __all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]
 
@@ -186,7 +187,7 @@ class Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
-            varying=planning.varying(spec),
+            varying=tuple(spec.space.varying),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",

@@ -24,7 +24,7 @@ from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
-from sweep.errors import TrainableError, did_you_mean
+from sweep.errors import TrainableError
 from sweep.events import PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.schedulers import Pausing, Scheduler
@@ -33,6 +33,7 @@ from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
+from sweep.text import did_you_mean
 
 
 @dataclass

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -78,7 +79,21 @@ class NoScheduler:
         return None
 
 
-class AshaScheduler:
+R = TypeVar("R", Asha, Hyperband, Median)
+
+
+class _Stopping(Generic[R]):
+    """What the rules that stop trials have in common."""
+
+    def __init__(self, rule: R, objective: Objective) -> None:
+        self._rule: R = rule
+        self._objective = objective
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return early_terminate.decision_epochs(self._rule, epochs)
+
+
+class AshaScheduler(_Stopping[Asha]):
     """Asynchronous successive halving that stops: Li et al., MLSys 2020, section 3.
 
     A trial stops at a rung whose score is below the quantile 1 - 1/eta of those that came there before it. It decides
@@ -88,14 +103,10 @@ class AshaScheduler:
     """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
-        self._rule = rule
-        self._objective = objective
+        super().__init__(rule, objective)
         self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)]
         self._shares = _shares(rule, epochs)
         self._stopped: set[int] = set()
-
-    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
@@ -147,7 +158,7 @@ def _shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     return tuple(weight / sum(weights) for weight in weights)
 
 
-class HyperbandScheduler:
+class HyperbandScheduler(_Stopping[Hyperband]):
     """The early termination that W&B sweeps call hyperband; Ray's scheduler of that name is another rule.
 
     A trial stops if it is not among the best 1/eta of all that reached a bracket so far: with n values at a bracket,
@@ -159,15 +170,11 @@ class HyperbandScheduler:
     """
 
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
-        self._rule = rule
-        self._objective = objective
+        super().__init__(rule, objective)
         self._reached = {
             epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in early_terminate.decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
-
-    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
@@ -197,7 +204,7 @@ class _Run:
     mean: float = 0.0
 
 
-class MedianScheduler:
+class MedianScheduler(_Stopping[Median]):
     """The median stopping rule: Golovin et al., KDD 2017, section 3.2.2.
 
     A trial stops if its best loss is above the median of the others' running means at the same epoch. A mean begins
@@ -206,15 +213,11 @@ class MedianScheduler:
     """
 
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
-        self._rule = rule
-        self._objective = objective
+        super().__init__(rule, objective)
         judged = early_terminate.decision_epochs(rule, epochs)
         self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
-
-    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:

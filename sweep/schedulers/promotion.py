@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from sweep.contract import parts
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.schedulers import reason, standing
 from sweep.space import early_terminate
@@ -124,7 +125,7 @@ class PromotionScheduler(PausingScheduler):
 
     def _room(self, epoch: int) -> int:
         """Return how many of those that came to a rung go on."""
-        return int(len(self._scores[epoch]) / self._eta + 1e-9)
+        return parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, place: int) -> None:
         """Let the trial at a place in a rung go on, if that is good enough and it waits there."""

@@ -21,7 +21,7 @@ from sweep.errors import InputError
 from sweep.events import JUDGED, Event, Params, Status, Value
 from sweep.searchers.points import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, contains, key
+from sweep.space.domains import contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
@@ -51,7 +51,7 @@ class CmaesSearcher:
         self._space = space
         self._objective = objectives[0]
         self._seed = seed
-        self._adapted = [parameter for parameter in space.parameters if _is_adapted(parameter)]
+        self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[tuple[Point, float]] = []
@@ -167,9 +167,3 @@ class CmaesSearcher:
             return None
         imputed = self._objective.imputed(record.epochs.values())
         return math.inf if imputed is None else imputed
-
-
-def _is_adapted(parameter: Parameter) -> bool:
-    if not parameter.drawn or parameter.when or isinstance(parameter.domain, Categorical):
-        return False
-    return from_unit(parameter.domain, 0.0) != from_unit(parameter.domain, 1 - 1e-9)  # it has more than one value

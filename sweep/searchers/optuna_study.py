@@ -13,7 +13,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import fmean
-from typing import Any, TypeGuard
+from types import MappingProxyType
+from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -22,19 +23,17 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from sweep.events import Params, Status, Value
+from sweep.events import Params, Status, Value, is_number
 from sweep.searchers.optuna_storage import frozen, quiet
 from sweep.space.domains import (
     Domain,
     IntUniform,
-    LogNormal,
-    LogUniform,
-    Normal,
     Range,
     Uniform,
-    bounds,
     choices,
+    is_log,
     key,
+    most,
     quantum,
     snap,
 )
@@ -87,7 +86,7 @@ class Axis:
         """Return whether a value has room on it."""
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
-                return _is_number(value) and numeric._contains(float(value))
+                return is_number(value) and numeric._contains(float(value))
             case _:
                 return _like(value, self._known) in self._known
 
@@ -104,7 +103,7 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[s
 def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, on which all values seen have room."""
     if isinstance(domain, Range) or domain is None:
-        numbers = [value for value in seen if _is_number(value)]
+        numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
             return Axis(_scale(domain or _between(numbers), numbers))
     possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
@@ -181,29 +180,20 @@ def _between(numbers: Sequence[float]) -> Range:
 
 
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = [snap(domain, end) for end in _ends(domain)]
+    ends = [snap(domain, end) for end in most(domain, _WIDE)]
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low, high = min([*ends, *seen]), max([*ends, *seen])
-    log = low > 0 and (isinstance(domain, LogUniform | LogNormal) or (isinstance(domain, IntUniform) and domain.log))
+    log = is_log(domain, (low, high))
     step = None if log or any(snap(domain, number) != number for number in seen) else domain.q
     if whole:
         return IntDistribution(int(low), int(high), log=log, step=1 if step is None else int(step))
     return FloatDistribution(float(low), float(high), log=log, step=step)
 
 
-def _ends(domain: Range) -> tuple[float, float]:
-    match domain:
-        case Normal(mu, sigma):
-            return mu - _WIDE * sigma, mu + _WIDE * sigma
-        case LogNormal(mu, sigma):
-            return math.exp(mu - _WIDE * sigma), math.exp(mu + _WIDE * sigma)
-    return bounds(domain)
-
-
 def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
     """Choices as they are, where Optuna can tell them apart; else those that are no text as JSON, or all."""
     values = list(possible.values())
-    if all(value is None or isinstance(value, str | bool) or _is_number(value) for value in values):
+    if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
         labels: list[Any] = values
     else:
         labels = [value if isinstance(value, str) else key(value) for value in values]
@@ -215,13 +205,9 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 def _like(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which a value is known: tables keep whole numbers among floats as floats."""
     same = [key(value)]
-    if _is_number(value) and _is_whole(value):
+    if is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]
     return next((one for one in same if one in possible), same[0])
-
-
-def _is_number(value: Value) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_whole(number: float) -> bool:
@@ -249,8 +235,12 @@ class Importance:
     high: float
 
 
-def importance(trials: Sequence[tuple[Params, float]], names: Sequence[str]) -> list[Importance]:
+def importance(
+    trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
+) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.
+
+    ``domains`` are those that are known: on their scales a parameter's values are near to each other or far.
 
     PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as Optuna has it, also for parameters that not every trial has,
     on resamples with replacement (bootstrap) of the ``trials``: parameters and loss, finite. The same numbers for the
@@ -258,7 +248,8 @@ def importance(trials: Sequence[tuple[Params, float]], names: Sequence[str]) -> 
     """
     if len(trials) < FEWEST or not names:
         return []
-    known = {name: _distribution([params[name] for params, _ in trials if name in params]) for name in names}
+    seen = {name: [params[name] for params, _ in trials if name in params] for name in names}
+    known = {name: _distribution(values, domains.get(name)) for name, values in seen.items()}
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
     frozen = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
@@ -298,16 +289,15 @@ def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence
     return {name: float(found.get(name, 0.0)) / total if total > 0 else 0.0 for name in names}
 
 
-def _distribution(values: Sequence[Value]) -> BaseDistribution:
+def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
     numbers = _numbers(values)
     if numbers is None:
         return CategoricalDistribution(sorted({repr(value) for value in values}))
-    low, high = min(numbers), max(numbers)
-    return FloatDistribution(low, high, log=low > 0 and high / low >= 10)
+    return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
 
 def _numbers(values: Sequence[Value]) -> list[float] | None:
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    numbers = [float(value) for value in values if is_number(value)]
     return numbers if len(numbers) == len(values) else None
 
 

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from sweep.errors import InputError
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
 from sweep.space.draws import Belief, count_grid, from_unit, to_unit
 from sweep.space.expressions import Expression, UndefinedError
@@ -47,9 +47,7 @@ class Between:
     max: float = math.inf
 
     def passes(self, value: Value) -> bool:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        return self.min <= value <= self.max
+        return is_number(value) and self.min <= value <= self.max
 
 
 Test: TypeAlias = OneOf | Between
@@ -94,6 +92,13 @@ class Parameter:
         """Whether a searcher chooses its value."""
         return not isinstance(self.domain, Constant | Tied)
 
+    @property
+    def adaptable(self) -> bool:
+        """Whether an evolution strategy can adapt it: a number that every trial has, of more than one value."""
+        if self.when is not None or not isinstance(self.domain, Range):
+            return False
+        return from_unit(self.domain, 0.0) != from_unit(self.domain, 1 - 1e-9)
+
     def applies(self, params: Params) -> bool:
         """Return whether it is part of a point that holds ``params`` so far.
 
@@ -133,6 +138,11 @@ class Space:
     def has_beliefs(self) -> bool:
         """Whether the author says where the best is."""
         return any(parameter.belief is not None for parameter in self.parameters)
+
+    @property
+    def varying(self) -> dict[str, Domain]:
+        """The parameters that are not the same in all points, and what they can be."""
+        return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import median_high
 from typing import Protocol, TypeAlias, TypeVar
 
-from sweep.events import Params, Value
+from sweep.events import Params, Value, is_number
 from sweep.space.expressions import Expression
 
 MAX_CHOICES = 10_000
@@ -187,7 +188,7 @@ def contains(domain: Domain, value: Value) -> bool:
             return key(value) in map(key, choices(domain) or ())
         case Tied():
             return True
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         return False
     low, high = bounds(domain)
     whole = isinstance(value, int) or not isinstance(domain, IntUniform)
@@ -235,9 +236,36 @@ def bounds(domain: Range) -> tuple[float, float]:
             return low, high
 
 
+def most(domain: Range, sigmas: float) -> tuple[float, float]:
+    """Return `bounds`, where there are none those of so many standard deviations."""
+    match domain:
+        case Normal(mu, sigma):
+            return mu - sigmas * sigma, mu + sigmas * sigma
+        case LogNormal(mu, sigma):
+            return math.exp(mu - sigmas * sigma), math.exp(mu + sigmas * sigma)
+    return bounds(domain)
+
+
 def quantum(domain: Range) -> float | None:
     """Return the step between neighboring values; None where there is none."""
     return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
+
+
+def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
+    """Return whether numbers of a domain (None: not known) belong on a logarithmic scale.
+
+    They do where they are drawn on one. Where no range says how, as of a list or of what follows from others, they do
+    if they differ tenfold and most lie at the low end.
+    """
+    low, high = min(numbers), max(numbers)
+    match domain:
+        case _ if low <= 0:
+            return False
+        case LogUniform() | LogNormal() | IntUniform(log=True):
+            return True
+        case IntUniform() | Uniform() | Normal() | Beta():
+            return False
+    return high >= 10 * low and median_high(numbers) - low < 0.4 * (high - low)
 
 
 @lru_cache(maxsize=1024, typed=True)

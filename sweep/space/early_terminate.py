@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,121 +35,148 @@ class PopulationRules:
         return tuple(range(self.interval, self.epochs, self.interval))
 
 
+class Misfit(ValueError):
+    """What is wrong with a rule: at which key, if at one alone."""
+
+    def __init__(self, what: str, *key: str) -> None:
+        super().__init__(f"not a rule: {' '.join(key)} {what}")
+        self.what, self.key = what, key
+
+
+def _key(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
+    """Return the field of a key, with its bounds."""
+    return field(default=default, metadata={"description": description, "low": low, "high": high})
+
+
+def _first(what: str = "First rung", default: int | None = 1) -> Any:
+    return _key(default, f"{what}, in epochs; later ones by factors of eta.", 1)
+
+
+def _eta(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
+    return _key(3.0, what, 1.1, 1000)
+
+
 @dataclass(frozen=True, slots=True)
-class NoTermination:
+class Rule:
+    """A rule as a sweep file has it: the first line of each says there what it does, each field is a key."""
+
+    type: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Raise `Misfit`."""
+        for one in fields(self):
+            value, low, high = getattr(self, one.name), one.metadata["low"], one.metadata["high"]
+            if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
+                raise Misfit(f"number {value}, expected from {low} to {high}", one.name)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `Misfit` for keys that do not go together."""
+        first, last = getattr(self, "min_iter", None), getattr(self, "max_iter", None)
+        if first is not None and last is not None and last < first:
+            raise Misfit(f"number {last}, expected at least min_iter, which is {first}", "max_iter")
+
+
+@dataclass(frozen=True, slots=True)
+class NoTermination(Rule):
     """Every trial trains all its epochs."""
 
-
-@dataclass(frozen=True, slots=True)
-class Asha:
-    """Asynchronous successive halving that stops (Li et al., MLSys 2020, section 3).
-
-    A trial goes on from rung ``min_iter * eta**k`` if it is among the best 1/``eta`` that reached it so
-    far. No rung lies after ``max_iter`` (default: the epochs of a trial). With several ``brackets``
-    each trial belongs to one of them, and bracket b leaves out the first b rungs.
-    """
-
-    min_iter: int = 1
-    max_iter: int | None = None
-    eta: float = 3.0
-    brackets: int = 1
-
-    def __post_init__(self) -> None:
-        if not (self.min_iter >= 1 and self.eta > 1 and self.brackets >= 1):
-            raise ValueError(f"not a rule: {self}")
-        if self.max_iter is not None and self.max_iter < self.min_iter:
-            raise ValueError(f"max_iter is below min_iter: {self}")
+    type: ClassVar = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Hyperband:
-    """The rule that W&B sweeps call hyperband: successive halving at fixed epochs.
+class Asha(Rule):
+    """Asynchronous successive halving: at each rung the best 1/eta of the trials go on.
 
-    Its brackets are ``min_iter * eta**k`` for k = 0, 1, ..., or else ``max_iter / eta**k`` for k = 1 to
-    ``s``. At a bracket, a trial goes on if its best value so far, or its present one if ``strict``, is
-    among the best 1/``eta`` of all values that were reported at that epoch.
+    One that is not among them stops: Li et al., MLSys 2020, section 3. It goes on from rung ``min_iter * eta**k`` if it
+    is among the best 1/``eta`` that reached it so far. With several ``brackets`` each trial belongs to one of them.
     """
 
-    min_iter: int | None = None
-    max_iter: int | None = None
-    s: int | None = None
-    eta: float = 3.0
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        forward = self.min_iter is not None and self.min_iter >= 1
-        backward = self.max_iter is not None and self.s is not None
-        if not (forward or backward) or self.eta <= 1:
-            raise ValueError(f"not a rule: {self}")
+    type: ClassVar = "asha"
+    min_iter: int = _first()
+    max_iter: int | None = _key(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    eta: float = _eta()
+    brackets: int = _key(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
 
 
 @dataclass(frozen=True, slots=True)
-class Median:
-    """The median stopping rule (Golovin et al., KDD 2017, section 3.2.2).
+class AshaPromotion(Rule):
+    """Asynchronous successive halving that pauses: trials wait at a rung until they are among its best 1/eta.
 
-    From epoch ``grace`` on, a trial stops if its best value so far is worse than the median of the
-    running averages, at the same epoch, of the others; of which there must be ``min_trials``.
+    Li et al., MLSys 2020, algorithm 2. The rungs are those of `Asha`.
     """
 
-    grace: int = 1
-    min_trials: int = 3
-
-    def __post_init__(self) -> None:
-        if self.grace < 1 or self.min_trials < 1:
-            raise ValueError(f"not a rule: {self}")
+    type: ClassVar = "asha_promotion"
+    min_iter: int = _first()
+    max_iter: int | None = _key(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    eta: float = _eta()
 
 
 @dataclass(frozen=True, slots=True)
-class AshaPromotion:
-    """Asynchronous successive halving that pauses (Li et al., MLSys 2020, algorithm 2).
+class Pasha(Rule):
+    """As asha_promotion, with a highest rung that grows only while the trials there change ranks.
 
-    A trial pauses at rung ``min_iter * eta**k`` until it is among the best 1/``eta`` of all that came there. No rung
-    lies after ``max_iter`` (default: the epochs of a trial).
+    Progressive ASHA: Bohdal et al., ICLR 2023. It grows by one where the trials at the highest rung rank otherwise than
+    at the rung before. Losses that differ by up to ``epsilon`` rank the same; None: as much as curves differ that cross
+    twice.
     """
 
-    min_iter: int = 1
-    max_iter: int | None = None
-    eta: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not (self.min_iter >= 1 and self.eta > 1):
-            raise ValueError(f"not a rule: {self}")
-        if self.max_iter is not None and self.max_iter < self.min_iter:
-            raise ValueError(f"max_iter is below min_iter: {self}")
+    type: ClassVar = "pasha"
+    min_iter: int = _first()
+    eta: float = _eta()
+    epsilon: float | None = _key(
+        None, "Largest difference of the metric that counts as a tie; estimated from curves by default.", 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Pasha:
-    """Progressive ASHA: `AshaPromotion` with a highest rung that grows (Bohdal et al., ICLR 2023).
+class FreezeThaw(Rule):
+    """Trials pause, and the one that is predicted to end best goes on.
 
-    It grows by one where the trials at the highest rung rank otherwise than at the rung before. Losses that differ by
-    up to ``epsilon`` rank the same; None: as much as curves differ that cross twice.
+    The idea: Swersky, Snoek, Adams, 2014. Trials pause at epochs ``min_iter * eta**k``.
     """
 
-    min_iter: int = 1
-    eta: float = 3.0
-    epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        if not (self.min_iter >= 1 and self.eta > 1 and (self.epsilon is None or self.epsilon >= 0)):
-            raise ValueError(f"not a rule: {self}")
+    type: ClassVar = "freeze_thaw"
+    min_iter: int = _first("First pause")
+    eta: float = _eta("Factor between pauses.")
+    share: float = _key(
+        0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeThaw:
-    """Goes on with the trial that is predicted to end best (the idea: Swersky, Snoek, Adams, 2014).
+class Hyperband(Rule):
+    """Hyperband's brackets as in W&B sweeps: give min_iter, or max_iter and s.
 
-    Trials pause at epochs ``min_iter * eta**k``. While new ones start, those that go on may train ``share`` as many
-    epochs as these do up to their first pause.
+    Successive halving at fixed epochs: ``min_iter * eta**k`` for k = 0, 1, ..., or else ``max_iter / eta**k`` for k = 1
+    to ``s``. There, a trial goes on if its best value so far, or its present one if ``strict``, is among the best
+    1/``eta`` of all values that were reported at that epoch.
     """
 
-    min_iter: int = 1
-    eta: float = 3.0
-    share: float = 0.5
+    type: ClassVar = "hyperband"
+    min_iter: int | None = _first("First bracket", None)
+    max_iter: int | None = _key(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
+    s: int | None = _key(None, "Number of brackets below max_iter.", 1, 100)
+    eta: float = _eta("Factor between brackets; the best 1/eta of the trials go on.")
+    strict: bool = _key(False, "Stop more trials, as in the original paper.")
 
-    def __post_init__(self) -> None:
-        if not (self.min_iter >= 1 and self.eta > 1 and self.share >= 0):
-            raise ValueError(f"not a rule: {self}")
+    def check(self) -> None:
+        given = [key for key in ("min_iter", "max_iter", "s") if getattr(self, key) is not None]
+        if (self.max_iter is None or self.s is None) and (self.min_iter is None or self.max_iter is not None):
+            raise Misfit(f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s")
+
+
+@dataclass(frozen=True, slots=True)
+class Median(Rule):
+    """A trial stops whose best value is worse than the median of the others at that epoch.
+
+    The median stopping rule (Golovin et al., KDD 2017, section 3.2.2). It is the median of the running averages, at the
+    same epoch, of the others; of which there must be ``min_trials``.
+    """
+
+    type: ClassVar = "median"
+    min_iter: int = _key(1, "First epoch at which a trial may stop.", 1)
+    min_trials: int = _key(3, "Number of other trials it takes to compare with.", 1)
 
 
 PausingRule: TypeAlias = AshaPromotion | Pasha | FreezeThaw
@@ -162,6 +189,7 @@ class Own:
     target: str
 
 
+RULES = {one.type: one for one in (Asha, AshaPromotion, Pasha, FreezeThaw, Hyperband, Median, NoTermination)}
 EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | AshaPromotion | Pasha | FreezeThaw | Own
 
 
@@ -184,8 +212,8 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
             return (_between((int(max_iter / eta**k) for k in range(1, s + 1)), epochs),)
         case Hyperband(min_iter=int(min_iter), eta=eta):
             return (_between(map(int, _growing(min_iter, eta, epochs)), epochs),)
-        case Median(grace):
-            return (_between(range(grace, epochs), epochs),)
+        case Median(first):
+            return (_between(range(first, epochs), epochs),)
     raise ValueError(f"not a rule: {rule}")
 
 

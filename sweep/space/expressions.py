@@ -13,8 +13,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from sweep.errors import SweepError, shortened
+from sweep.errors import SweepError
 from sweep.events import Params, Value
+from sweep.text import shortened
 
 MAX_LENGTH = 1000
 MAX_NESTING = 50

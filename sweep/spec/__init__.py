@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError
 from sweep.events import Params
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Range, Tied, choices
+from sweep.space.domains import Range, Tied, choices
 from sweep.space.early_terminate import EarlyTermination, PausingRule, PopulationRules
 from sweep.spec import configurations, parameters, sweep_file, yaml_reader
 from sweep.spec.blocks import Metric
@@ -21,7 +21,6 @@ from sweep.spec.resolved import Spec
 from sweep.spec.sweep_file import (
     BELIEVING,
     HINTS,
-    LEARNING,
     MAX_EPOCHS,
     MAX_SEED,
     NAME,
@@ -29,15 +28,14 @@ from sweep.spec.sweep_file import (
     REQUIRED,
     SERVER_KEYS,
     SweepFile,
+    learns,
 )
 from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
+from sweep.store.sweep_info import maximizes
+from sweep.text import did_you_mean
 
 __all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse"]
-
-_LARGER_IS_BETTER = re.compile(
-    r"(?!.*(loss|err))(.*[^a-z])?(acc|accuracy|auc|bleu|f1|iou|precision|r2|recall|reward|score)([^a-z].*)?"
-)
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
@@ -173,7 +171,7 @@ class _Resolution:
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
-            says_nothing = isinstance(said, sweep_file.NoTermination) or (key == "metrics" and said and len(said) == 1)
+            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
@@ -232,7 +230,7 @@ class _Resolution:
         for key, metric in named:
             if metric and metric.impute_while_running not in ("false", False):
                 keys.append(f"{key}.impute_while_running")
-            if metric and metric.impute is not None and self.file.method not in LEARNING:
+            if metric and metric.impute is not None and not learns(self.file.method):
                 keys.append(f"{key}.impute")
         return tuple(dict.fromkeys(keys))
 
@@ -255,7 +253,7 @@ class _Resolution:
                 self.missing(key, "W&B's program is not run; name a class instead" if program else "")
 
     def check_learns(self) -> None:
-        if self.file.warm_start and self.file.method is not None and self.file.method not in LEARNING:
+        if self.file.warm_start and self.file.method is not None and not learns(self.file.method):
             what = f"method {self.file.method} learns nothing from earlier sweeps"
             self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
 
@@ -276,7 +274,7 @@ class _Resolution:
             if metric.name in seen:
                 document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
             seen.add(metric.name)
-            if "goal" not in metric.model_fields_set and _LARGER_IS_BETTER.fullmatch(metric.name.lower()):
+            if "goal" not in metric.model_fields_set and maximizes(metric.name):
                 self.notes.append(
                     f"{metric.name} looks as if larger is better, and is minimized as in W&B where no goal is "
                     "given; write goal: maximize, or minimize"
@@ -285,7 +283,7 @@ class _Resolution:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
-            if file.early_terminate or file.method in (*LEARNING, *POPULATIONS):
+            if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
@@ -374,7 +372,7 @@ class _Resolution:
                 ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
             )
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
+            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.RULES["none"] | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
@@ -394,7 +392,7 @@ class _Resolution:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
         before = document.found
-        if file.method == "cmaes" and not any(map(_moves, space.parameters)):
+        if file.method == "cmaes" and not any(parameter.adaptable for parameter in space.parameters):
             what = "cmaes needs an unconditional numeric parameter, and there is none"
             document.mistake(("method",), what, "use tpe")
         configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
@@ -446,10 +444,3 @@ class _Resolution:
             self.document.mistake(entry.path, what, at_key=True)
             return self.file.epochs
         return max(*counts, self.file.epochs if entry.condition else 0)
-
-
-def _moves(parameter: Parameter) -> bool:
-    """Return whether an evolution strategy can adapt a parameter."""
-    domain = parameter.domain
-    number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
-    return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from sweep.contract import aside
 from sweep.events import Value
 from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
@@ -214,7 +215,7 @@ class Resources(Block):
     @property
     def processes(self) -> int:
         """Of a trial: its workers, and with servers these and a coordinator."""
-        return self.workers + self.servers + bool(self.servers)
+        return self.workers + aside(self.servers)
 
     @property
     def most_gpus(self) -> float:

@@ -9,13 +9,26 @@ import random
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from sweep.errors import InputError, did_you_mean, nearest
+from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.space import Parameter, Space, witness
-from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
+from sweep.space.domains import (
+    Categorical,
+    Constant,
+    Domain,
+    Range,
+    Tied,
+    bounds,
+    choices,
+    contains,
+    key,
+    quantum,
+    snap,
+)
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
-from sweep.spec.validation import Document, KeyPath, flow, show
+from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
+from sweep.text import did_you_mean, nearest
 
 TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""
@@ -260,29 +273,7 @@ def _unlike(parameter: Parameter, value: Value) -> str | None:
     if parameter.name == "epochs":
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         return None if whole else "a whole number from 1"
-    if isinstance(domain, Constant):
-        known: tuple[Value, ...] | None = (domain.value,)
-    elif isinstance(domain, Tied):
-        return None
-    else:
-        known = choices(domain) if isinstance(domain, Categorical) else (0.0,)
-    kinds = {_kind(one) for one in known or ()}
-    if value is None or not kinds or _kind(value) in kinds or "nothing" in kinds:
+    kinds = {kind_of(one) for one in ((0.0,) if isinstance(domain, Range) else choices(domain) or ())}
+    if value is None or not kinds or kind_of(value) in kinds or "nothing" in kinds:
         return None
     return " or ".join(sorted(kinds))
-
-
-def _kind(value: Value) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case _:
-            return "a mapping"

@@ -13,7 +13,6 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space import Between, Condition, OneOf
 from sweep.space.domains import (
@@ -34,6 +33,7 @@ from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
 from sweep.spec.blocks import Block, Count, Number
 from sweep.spec.validation import Document, KeyPath, flow, show
+from sweep.text import did_you_mean
 
 
 class Bounds(Block):

@@ -9,7 +9,6 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space import Condition, Parameter
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
@@ -17,6 +16,7 @@ from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
 from sweep.spec.validation import Document, KeyPath, flow, show, validate
+from sweep.text import did_you_mean
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
 NAME = rf"[A-Za-z_][A-Za-z0-9_-]*(\.{_LEVEL}+)*"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sweep.errors import printable
-from sweep.events import Params, Value
+from sweep.events import Params, Value, trial_epochs
 from sweep.space import Space, beside_grid, on_grid
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
@@ -15,6 +14,7 @@ from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
 from sweep.spec.validation import flow
+from sweep.text import printable
 
 FUSED, FUSED_OF_LEARNING = 32, 8
 """Trials that a worker may train at once with ``fuse: auto``; of methods that learn fewer, for all begin unlearnt."""
@@ -84,7 +84,7 @@ class Spec:
         """Trials that a worker may train at once, as one program."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
-            return FUSED_OF_LEARNING if self.method in sweep_file.LEARNING or ":" in self.method else FUSED
+            return FUSED_OF_LEARNING if sweep_file.learns(self.method) else FUSED
         return fuse if isinstance(fuse, int) and fuse else 1
 
     @property
@@ -100,10 +100,7 @@ class Spec:
 
     def trial_epochs(self, params: Params) -> int:
         """Return the epochs that a trial with these parameters trains."""
-        epochs = params.get("epochs", self.epochs)
-        if not isinstance(epochs, int):
-            raise TypeError(f"epochs must be a whole number, got {epochs!r}")
-        return epochs
+        return trial_epochs(params, self.epochs)
 
     def to_json_dict(self) -> dict[str, Value]:
         """Return the sweep as plain data, itself a sweep file that resolves to an equal sweep."""

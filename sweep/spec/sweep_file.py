@@ -6,127 +6,59 @@ And what a file must say, and must not, where weights are kept on parameter serv
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
-from typing import Annotated, Literal, TypeAlias
+from dataclasses import asdict
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, create_model
 
-from sweep.errors import counted
 from sweep.events import Value
 from sweep.space import early_terminate
 from sweep.space.domains import choices
-from sweep.space.early_terminate import EarlyTermination
+from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
 from sweep.spec.validation import Document, KeyPath
-
-Factor: TypeAlias = Annotated[float, Field(ge=1.1, le=1000)]
-
-
-class Asha(Block):
-    """Asynchronous successive halving: at each rung the best 1/eta of the trials go on."""
-
-    type: Literal["asha"]
-    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
-    max_iter: Count | None = Field(None, description="No rung after this epoch; the trials' epochs by default.")
-    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
-    brackets: Annotated[int, Field(ge=1, le=100)] = Field(
-        1, description="Bracket b, from 0, does without the first b rungs."
-    )
+from sweep.text import counted
 
 
-class AshaPromotion(Block):
-    """Asynchronous successive halving that pauses: trials wait at a rung until they are among its best 1/eta."""
-
-    type: Literal["asha_promotion"]
-    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
-    max_iter: Count | None = Field(None, description="No rung after this epoch; the trials' epochs by default.")
-    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
-
-
-class Pasha(Block):
-    """As asha_promotion, with a highest rung that grows only while the trials there change ranks."""
-
-    type: Literal["pasha"]
-    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
-    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
-    epsilon: Annotated[float, Field(ge=0)] | None = Field(
-        None,
-        description="Largest difference of the metric that counts as a tie; estimated from curves by default.",
-    )
+def _block(rule: type[early_terminate.Rule]) -> type[Block]:
+    """Return the block by which a file names a rule, with its fields as keys."""
+    keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
+    for name, kind in get_type_hints(rule).items():
+        if name != "type":
+            one = rule.__dataclass_fields__[name]
+            bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
+            number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
+            keys[name] = number if one.default is not None else number | None, Field(one.default, description=about)
+    return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
 
-class FreezeThaw(Block):
-    """Trials pause, and the one that is predicted to end best goes on."""
+RULES = {kind: _block(rule) for kind, rule in early_terminate.RULES.items()}
+"""The blocks of `early_terminate` by type."""
 
-    type: Literal["freeze_thaw"]
-    min_iter: Count = Field(1, description="First pause, in epochs; later ones by factors of eta.")
-    eta: Factor = Field(3.0, description="Factor between pauses.")
-    share: Annotated[float, Field(ge=0, le=100)] = Field(
-        0.5, description="Epochs for resumed trials, per epoch that new trials train before their first pause."
-    )
-
-
-class Hyperband(Block):
-    """Hyperband's brackets as in W&B sweeps: give min_iter, or max_iter and s."""
-
-    type: Literal["hyperband"]
-    min_iter: Count | None = Field(None, description="First bracket, in epochs; later ones by factors of eta.")
-    max_iter: Count | None = Field(None, description="Epochs of a whole trial; brackets divide them by eta.")
-    s: Annotated[int, Field(ge=1, le=100)] | None = Field(None, description="Number of brackets below max_iter.")
-    eta: Factor = Field(3.0, description="Factor between brackets; the best 1/eta of the trials go on.")
-    strict: bool = Field(False, description="Stop more trials, as in the original paper.")
-
-
-class Median(Block):
-    """A trial stops whose best value is worse than the median of the others at that epoch."""
-
-    type: Literal["median"]
-    min_iter: Count = Field(1, description="First epoch at which a trial may stop.")
-    min_trials: Count = Field(3, description="Number of other trials it takes to compare with.")
-
-
-class NoTermination(Block):
-    """Every trial trains all its epochs."""
-
-    type: Literal["none"]
-
-
-EarlyTerminate: TypeAlias = Annotated[
-    Asha | AshaPromotion | Pasha | FreezeThaw | Hyperband | Median | NoTermination, Field(discriminator="type")
-]
+if TYPE_CHECKING:
+    EarlyTerminate: TypeAlias = Block
+else:
+    EarlyTerminate = Annotated[reduce(or_, RULES.values()), Field(discriminator="type")]
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
     """Return the block as the rule that schedulers know; note keys that do not go together."""
-    match block:
-        case Asha(min_iter=first, max_iter=int(last)) | AshaPromotion(min_iter=first, max_iter=int(last)) if (
-            last < first
-        ):
-            document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
-        case Asha():
-            return early_terminate.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
-        case AshaPromotion():
-            return early_terminate.AshaPromotion(block.min_iter, block.max_iter, block.eta)
-        case Pasha():
-            return early_terminate.Pasha(block.min_iter, block.eta, block.epsilon)
-        case FreezeThaw():
-            return early_terminate.FreezeThaw(block.min_iter, block.eta, block.share)
-        case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
-            return early_terminate.Hyperband(None, most, s, block.eta, block.strict)
-        case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
-            return early_terminate.Hyperband(first, None, None, block.eta, block.strict)
-        case Hyperband():
-            given = [key for key in ("min_iter", "max_iter", "s") if getattr(block, key) is not None]
-            there = " and ".join(given) or "neither"
-            document.mistake(path, f"{there} given, expected min_iter alone, or max_iter and s")
-        case Median():
-            return early_terminate.Median(block.min_iter, block.min_trials)
-        case str():
-            return early_terminate.Own(block)
-        case NoTermination() | None:
-            pass
-    return early_terminate.NoTermination()
+    if isinstance(block, str):
+        return early_terminate.Own(block)
+    keys: dict[str, Any] = {"type": "none"} if block is None else block.model_dump()
+    match keys:
+        case {"s": int(), "max_iter": int()}:  # as in W&B, they win over min_iter
+            keys["min_iter"] = None
+        case {"s": int(), "min_iter": int()}:  # as in W&B, s alone has no effect
+            keys["s"] = None
+    try:
+        return early_terminate.RULES[keys.pop("type")](**keys)
+    except Misfit as misfit:
+        document.mistake((*path, *misfit.key), misfit.what)
+        return early_terminate.NoTermination()
 
 
 def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Document) -> None:
@@ -147,18 +79,7 @@ def rule_to_dict(rule: EarlyTermination) -> Value:
     """Return a rule as it is written in a file."""
     if isinstance(rule, early_terminate.Own):
         return rule.target
-    names = {field.name: getattr(rule, field.name) for field in fields(rule)}
-    kind = {
-        early_terminate.Asha: "asha",
-        early_terminate.AshaPromotion: "asha_promotion",
-        early_terminate.Pasha: "pasha",
-        early_terminate.FreezeThaw: "freeze_thaw",
-        early_terminate.Hyperband: "hyperband",
-        early_terminate.Median: "median",
-        early_terminate.NoTermination: "none",
-    }[type(rule)]
-    keys = {"min_iter" if name == "grace" else name: value for name, value in names.items()}
-    return {"type": kind, **{key: value for key, value in keys.items() if value is not None}}
+    return {"type": rule.type, **{key: value for key, value in asdict(rule).items() if value is not None}}
 
 
 class PopulationBlock(Block):
@@ -217,9 +138,6 @@ Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, exampl
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
-LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
-"""Methods whose next suggestion depends on results."""
-
 BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
 """Methods that a `prior` guides."""
 
@@ -236,6 +154,12 @@ NOT_WITH_A_POPULATION = {
     "metrics": "the worst and the best are by one metric",
 }
 """Keys of a sweep file that have another meaning there, or none, and why."""
+
+
+def learns(method: str | None) -> bool:
+    """Return whether a method's next suggestion depends on results; one of the user's own may."""
+    return method in ("tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
+
 
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (

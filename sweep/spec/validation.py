@@ -18,8 +18,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from sweep.errors import InputError, Problem, did_you_mean, escaped, guess, shortened
+from sweep.errors import InputError, Problem
 from sweep.events import Value
+from sweep.text import did_you_mean, escaped, guess, shortened
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The way from the top of a file to a value: keys of mappings, indices of lists."""
@@ -170,7 +171,13 @@ _KINDS = {
     "object": "a mapping",
     "null": "nothing",
 }
+_TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array"), (dict, "object"))
 _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
+
+
+def kind_of(value: Value) -> str:
+    """Return the word for what kind of value it is, of the numbers one."""
+    return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
 def validate(

@@ -35,9 +35,10 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from sweep.errors import InputError, Problem, shortened
+from sweep.errors import InputError, Problem
 from sweep.events import Value
 from sweep.spec.validation import Document, KeyPath, Mark, dotted, one_line, show
+from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
 

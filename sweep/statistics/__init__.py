@@ -311,7 +311,6 @@ def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], f
     return float(permutations.each(np.array(values).T).p.max())
 
 
-RACE_ALPHA = 0.05
 CLEARLY = 0.9  # confidence with which a spread is at least what counts
 FIRST_SEEDS = 2  # seeds before the first look: fewer show no spread
 _ROUNDING = 1e-9
@@ -354,4 +353,4 @@ def race_level(left: int, seeds: int) -> float:
 
     That this may be so is the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
-    return RACE_ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)
+    return ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)

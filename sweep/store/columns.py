@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from array import array
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import numpy.typing as npt
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
 from sweep.prices import COST
 from sweep.store.ledger import TrialState
-from sweep.store.sweep_info import Objectives
+from sweep.store.sweep_info import Objectives, maximizes
 
 T = TypeVar("T")
 
@@ -76,8 +75,6 @@ class Objects(Generic[T]):
         return self._values[:rows] + [None] * (rows - len(self._values))
 
 
-LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape"})
-HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})
 TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
@@ -100,16 +97,6 @@ TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
 ADDED_UP = (ENERGY, COST)  # measures of epochs that trials have the sums of
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
-
-
-def maximizes(metric: str, objectives: Objectives) -> bool | None:
-    """Return whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
-    for name, goal in objectives:
-        if name == metric:
-            return goal == "maximize"
-    words = set(re.findall(r"[a-z]+\d*", metric.lower()))
-    lower, higher = bool(words & LOWER_IS_BETTER), bool(words & HIGHER_IS_BETTER)
-    return higher if lower != higher else None
 
 
 class TrialRows:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from sweep.errors import InputError, counted, did_you_mean, moment
+from sweep.errors import InputError
 from sweep.events import plain
 from sweep.store import (
     HAS_LOCKS,
@@ -30,6 +30,7 @@ from sweep.store import (
 )
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
 from sweep.store.sweep_info import Fields, Objectives, SweepInfo
+from sweep.text import counted, did_you_mean, moment
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
 

@@ -9,19 +9,41 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias, TypedDict, Unpack
 
+from sweep.contract import cpus, memory_bytes
 from sweep.errors import StoreError
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
 """(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+
+LOWER_IS_BETTER = ("loss", "err", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape")
+HIGHER_IS_BETTER = ("accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2", "bleu", "reward", "score")
+SHARES = ("acc", "accuracy", "error_rate")
+"""Words in the names of metrics. The last are shares of the examples."""
+
+
+def says(metric: str, words: Iterable[str]) -> bool:
+    """Return whether the name of a metric has one of these words."""
+    return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
+
+
+def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
+    """Return whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
+    for name, goal in objectives:
+        if name == metric:
+            return goal == "maximize"
+    lower, higher = says(metric, LOWER_IS_BETTER), says(metric, HIGHER_IS_BETTER)
+    return higher if lower != higher else None
+
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
 """Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
@@ -245,15 +267,10 @@ def provenance(project_dir: Path) -> dict[str, object]:
         "hostname": socket.gethostname(),
         "cpus": cpus(),
         "memory_bytes": memory_bytes(),
-        "gpus": _gpus(),
+        "gpus": gpus(),
         "packages": {"sweep": VERSION, **{name: version_of(name) for name in PACKAGES}},
         "git": _git(project_dir),
     }
-
-
-def cpus() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def version_of(package: str) -> str | None:
@@ -264,19 +281,51 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def memory_bytes() -> int | None:
-    """Memory of this machine; None where the system does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # a system without these names
-        return None
+def gpus() -> list[dict[str, str]]:
+    """Name, memory and driver of each GPU that CUDA shows this process; none without a driver."""
+    fields, setting = (
+        ("index", "uuid", "name", "memory.total", "driver_version"),
+        os.environ.get("CUDA_VISIBLE_DEVICES"),
+    )
+    answer = _run("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
+    rows = {int(cells[0]): cells[1:] for line in answer.splitlines() if len(cells := line.split(", ")) == len(fields)}
+    listed = _run("nvidia-smi", "-L") if "MIG-" in (setting or "") else None
+    shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listed or ""), setting)
+    return [dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)) for index in shown]
 
 
-def _gpus() -> list[dict[str, object]]:
-    fields = ("name", "memory.total", "driver_version")
-    answer = _run("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
-    keys = ("name", "memory", "driver")
-    return [dict(zip(keys, line.split(", "), strict=False)) for line in (answer or "").splitlines()]
+def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
+    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
+
+    ``gpus`` are UUIDs by index. The list ends at the first entry that names nothing (CUDA C++ programming guide,
+    environment variables).
+    """
+    if setting is None:
+        return list(gpus)
+
+    shown: list[int] = []
+    for entry in map(str.strip, setting.split(",")):
+        if entry.startswith("MIG-"):
+            index = mig_devices.get(entry)
+        elif entry.startswith("GPU-"):
+            index = next((index for index, uuid in gpus.items() if uuid.startswith(entry)), None)
+        else:
+            index = int(entry) if entry.isdecimal() else None
+        if index is None or index not in gpus:
+            break
+        shown.append(index)
+    return shown
+
+
+def parse_mig_devices(listing: str) -> dict[str, int]:
+    """Return the MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
+    devices, current = {}, 0
+    for line in listing.splitlines():
+        if gpu := re.match(r"GPU (\d+):", line):
+            current = int(gpu[1])
+        elif instance := re.search(r"UUID: (MIG-[^)]+)\)", line):
+            devices[instance[1]] = current
+    return devices
 
 
 def _git(folder: Path) -> dict[str, object] | None:

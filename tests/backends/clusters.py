@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ class Slow(walk.Walk):
         return 0.0 if Path(__file__).with_name("hurry").exists() else SECONDS
 """
 """The text of a slow.py: walks that take their time until there is a file ``hurry`` beside it."""
+QUICK = {"RAY_health_check_period_ms": "500"}
+"""A node whose processes are gone is known to be after seconds; one that is slow to answer has as long as ever."""
 
 
 def run(folder: Path, files: Mapping[str, str], script: str, timeout: float) -> str:
@@ -25,9 +28,8 @@ def run(folder: Path, files: Mapping[str, str], script: str, timeout: float) -> 
     (folder / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
     for name, text in files.items():
         (folder / name).write_text(text)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], cwd=folder, capture_output=True, text=True, timeout=timeout
-    )
+    command, environment = [sys.executable, "-W", "ignore", "-c", script], {**os.environ, **QUICK}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout)
     output = ran.stdout + ran.stderr
     assert ran.returncode == 0, output[-4000:]
     return output

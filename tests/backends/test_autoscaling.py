@@ -44,7 +44,7 @@ lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ra
 config = {
     "cluster_name": "made-up", "max_workers": 2, "provider": provider, "available_node_types": kinds, "auth": {},
     "head_node_type": "ray.head.default",
-    "upscaling_speed": 1.0, "idle_timeout_minutes": 0.1, "docker": {}, "file_mounts": {},
+    "upscaling_speed": 1.0, "idle_timeout_minutes": 0.05, "docker": {}, "file_mounts": {},
     "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [], "rsync_filter": [],
     **{f"{name}_commands": [] for name in lists},
 }

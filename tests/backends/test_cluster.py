@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import time
 
@@ -131,9 +132,11 @@ def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixtu
 
 
 def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def init(**how: object) -> None:
+    def init(*, num_cpus: int, **how: object) -> None:
+        assert num_cpus == 3  # those to which this process is bound, which Ray does not look at
         raise Exception("The current node timed out during startup.")
 
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5}, raising=False)
     monkeypatch.setattr(cluster.ray, "init", init)
     with (
         pytest.raises(InputError, match=r"ray: it has not started: The current node timed out .*doctor"),

@@ -63,13 +63,29 @@ def test_what_waits_says_for_what_and_who_has_it() -> None:
 
 FILE = """
 name: NAME
-trainable: slow:Slow
+trainable: held:CLASS
 method: grid
 metric: {name: loss, goal: minimize}
 parameters: {rate: {values: [RATES]}, drag: {value: 0.5}}
 epochs: 12
 """
-SLOW = clusters.SLOW.replace("SECONDS", '0.05 if Path(__file__).with_name("both").exists() else 1.5')
+HELD = """
+import time
+from pathlib import Path
+import walk
+READS = walk.READS
+class Held(walk.Walk):
+    @property
+    def PAUSE_S(self):
+        while not Path(__file__).with_name(self.GATES.get(self.given.trial, self.LAST)).exists():
+            time.sleep(0.05)
+        return 0.0
+class First(Held):
+    GATES, LAST = {0: "told", 1: "second runs", 2: "second runs", 3: "second runs"}, "second is over"
+class Second(Held):
+    GATES, LAST = {0: "told", 1: "told"}, "first went on"
+"""
+"""Walks that wait, each trial for a file, so that neither sweep runs away while the other one starts."""
 SCRIPT = """
 import json, os, subprocess, sys, time
 from pathlib import Path
@@ -82,19 +98,23 @@ def run(user, name):
     environment = {**os.environ, "SWEEP_USER": user}
     return subprocess.Popen(command, env=environment, stdout=open(f"{name}.txt", "w"), stderr=subprocess.STDOUT)
 
-def wait_for(name, text):
-    log, deadline = Path("results") / name / "log.jsonl", time.monotonic() + 240
-    while not log.exists() or log.read_text().count(text) < 2:
-        assert time.monotonic() < deadline, (name, Path(f"{name}.txt").read_text())
+def wait_for(path, text, count):
+    path, deadline = Path(path), time.monotonic() + 240
+    while not path.exists() or path.read_text().count(text) < count:
+        assert time.monotonic() < deadline, (path, Path("first.txt").read_text(), Path("second.txt").read_text())
         time.sleep(0.1)
 
 first = run("ann", "first")
-wait_for("first", '"epoch_reported"')
+wait_for("journal.txt", " begin ", 2)
 second = run("bob", "second")
-wait_for("second", '"epoch_reported"')
-Path("both").touch()
+wait_for("second.txt", "waits for room", 1)
+Path("told").touch()
+wait_for("results/second/log.jsonl", '"epoch_reported"', 2)
+Path("second runs").touch()
+wait_for("results/first/log.jsonl", '"trial_ended"', 4)
+Path("first went on").touch()
 codes = [second.wait(400)]
-Path("hurry").touch()
+Path("second is over").touch()
 codes.append(first.wait(400))
 print(json.dumps(codes))
 os._exit(max(codes))
@@ -104,15 +124,18 @@ os._exit(max(codes))
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_second_sweep_gets_its_part_while_the_first_holds_the_cluster(tmp_path: Path) -> None:
-    rates = {"first": ", ".join(f"{0.1 * number:.1f}" for number in range(1, 19)), "second": "0.1, 0.2, 0.3"}
-    files = {f"{name}.yaml": FILE.replace("NAME", name).replace("RATES", some) for name, some in rates.items()}
-    clusters.run(tmp_path, {"slow.py": SLOW, **files}, SCRIPT, timeout=900)
+    rates = {"first": ", ".join(f"0.{number}" for number in range(1, 10)), "second": "0.1, 0.2, 0.3"}
+    files = {
+        f"{name}.yaml": FILE.replace("NAME", name).replace("CLASS", name.capitalize()).replace("RATES", some)
+        for name, some in rates.items()
+    }
+    clusters.run(tmp_path, {"held.py": HELD, **files}, SCRIPT, timeout=900)
     epochs = {name: reported(tmp_path / "results" / name / "log.jsonl") for name in rates}
-    assert Counter(trial for _, trial in epochs["first"]) == dict.fromkeys(range(18), 12)
+    assert Counter(trial for _, trial in epochs["first"]) == dict.fromkeys(range(9), 12)
     assert Counter(trial for _, trial in epochs["second"]) == dict.fromkeys(range(3), 12)
     begun, ended = epochs["second"][0][0], epochs["second"][-1][0]
     before, after = ({trial for at, trial in epochs["first"] if (at < begun) == early} for early in (True, False))
-    assert len(before) <= 4, "a trial or two of the first sweep end, then the second has room"
+    assert len(before) <= 1, "one trial of the first sweep ends, then the second has room"
     left = {trial for at, trial in epochs["first"] if at > ended}
     assert len(left) >= 3, "the first did not go on alone"
     assert after - before - left, "nor did it wait for the second"

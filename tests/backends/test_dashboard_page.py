@@ -128,6 +128,7 @@ def test_sweeps_whose_drivers_were_killed_are_given_up(
 
     monkeypatch.setattr(state, "jobs", lambda: [{"JobID": "02", "IsDead": False}, {"JobID": "03", "IsDead": True}])
     jobs = {"lives": record("02"), "dead": record("03"), "gone": record("99"), "done": record("99", SUCCEEDED)}
+    jobs["starts"] = {"status": RUNNING, "metadata": {"sweep": "s", "file": "s.yaml"}}  # submitted
     store.update({f"{PREFIX}sweep-{name}".encode(): one for name, one in jobs.items()})
     store[f"{PREFIX}other".encode()] = record("99")
     dashboard.give_up_lost_ones()
@@ -137,6 +138,7 @@ def test_sweeps_whose_drivers_were_killed_are_given_up(
         "sweep-dead": FAILED,
         "sweep-gone": FAILED,
         "sweep-done": SUCCEEDED,
+        "sweep-starts": RUNNING,
         "other": RUNNING,
     }
     assert store[f"{PREFIX}sweep-dead".encode()]["message"] == "its driver was killed; before that: 3 of 9"

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 LOST = r"worker lost: .+, after 1 restarts"
 FATES = {
+    "hangs": ("failed", r"no epoch within 0\.2 minutes \(resources\.epoch_minutes\)"),  # while it does, others end
     "raises in begin": ("failed", "RuntimeError: no beginning"),
     "raises in train": ("failed", "RuntimeError: no training"),
     "raises in save": ("failed", "RuntimeError: no saving"),
@@ -37,7 +38,6 @@ FATES = {
     "segfaults": ("failed", LOST),
     "is terminated": ("failed", LOST),
     "is killed": ("failed", LOST),
-    "hangs": ("failed", r"no epoch within 0\.2 minutes \(resources\.epoch_minutes\)"),
     "asks for a petabyte": ("oom", "MemoryError: .*"),
     "reports NaN": ("diverged", "score is nan in epoch 2"),
     "reports infinity": ("diverged", "score is -inf in epoch 2"),
@@ -87,7 +87,13 @@ def run(folder: Path, text: str) -> pd.DataFrame:
     return trials.set_index("param.fault")
 
 
-RARE = ("aborts", "segfaults", "is terminated", "is killed")  # as workers die in test_worker_exits.py, but twice
+RARE = {
+    **dict.fromkeys(("aborts", "segfaults", "is terminated", "is killed"), "as in test_worker_exits.py, but twice"),
+    "raises KeyboardInterrupt": "as there",
+    "exits": "as in begin",
+    "reports text": "as None",
+    "repeats an epoch": "as one that skips one",
+}
 
 
 @pytest.fixture(scope="module")

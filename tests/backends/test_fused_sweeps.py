@@ -35,7 +35,7 @@ parameters:
   dropout: {values: [0.0, 0.2]}
   width: {values: [8, 12]}
   clipnorm: {value: 1.0}
-epochs: 6
+epochs: 3
 repeats: 2
 resources: {max_concurrent: 2}
 """
@@ -81,7 +81,7 @@ def test_walks_in_this_process_are_the_same(rule: str, tmp_path: Path, request: 
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.exhaustive  # as models on Ray, below
 def test_walks_on_ray_are_the_same(tmp_path: Path, walks_alone: pd.DataFrame) -> None:
     text = WALKS.replace("RULE", RULES["all epochs"])
     fused = run(tmp_path, text, "fused", "--set", "training.fuse=4")

@@ -148,7 +148,7 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
 def test_only_processes_that_get_trials_import_ahead(
     monkeypatch: pytest.MonkeyPatch, devices: Devices, most: int | None, ahead: bool
 ) -> None:
-    monkeypatch.setattr(local_ray.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(local_ray.contract, "cpus", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
     with local_ray.importing_ahead(["keras", "numpy"], devices, most):

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import clusters
 import pytest
@@ -22,8 +23,8 @@ method: grid
 metric: {name: loss}
 parameters: {rate: {min: 1, max: 12}}
 epochs: 10
+resources: {gpus: 1, price_per_gpu_hour: {kind1: 3600, kind2: {on_demand: 10800, spot: 1}}}
 """
-PRICED = "resources: {gpus: 1, price_per_gpu_hour: {kind1: 3600, kind2: {on_demand: 10800, spot: 1}}}\n"
 WHERE = """
 import os, time
 from sweep.contract import EpochReported, Facts
@@ -44,8 +45,8 @@ class Where:
     def restore(self, folder): return 0
     def facts(self): return Facts()
 """
-START = """
-import json, os, sys, subprocess, time
+SCRIPT = """
+import ctypes, json, os, sys, subprocess, time
 from pathlib import Path
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
 from ray.cluster_utils import Cluster
@@ -56,10 +57,6 @@ def add(number, **more):
     more = {"labels": {"example.com/kind": f"kind{number}"}, "num_gpus": 1, **more}
     return cluster.add_node(num_cpus=1, env_vars={"TMPDIR": str(folder), "WHERE": str(number)}, **more)
 command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
-"""
-JOINS = (
-    START
-    + """
 add(1)
 sweep = subprocess.Popen(command)
 log = Path("results/nodes/log.jsonl")
@@ -85,62 +82,66 @@ config = ClusterConfig(node_group_configs=groups).SerializeToString()
 key, space = raylet.GCS_AUTOSCALER_CLUSTER_CONFIG_KEY, raylet.GCS_AUTOSCALER_STATE_NAMESPACE
 _internal_kv_put(key, config, namespace=space)
 told = [(node.cpus, node.gpus, count) for node, count in nodes.promised()]
-print("FOUND", json.dumps([before, told, sorted(node.cpus for node in nodes.alive())]))
+print("JOINED", json.dumps([before, told, sorted(node.cpus for node in nodes.alive())]))
 ray.shutdown()
+if os.environ["MOUNTS"]:
+    apart = Path("apart").resolve()
+    apart.mkdir()
+    wait = "while [ ! -e go ]; do sleep 0.1; done; exec \\"$@\\""
+    command = ["sh", "-c", wait, "sh", *command, "--results", str(apart)]
+    sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert ctypes.CDLL(None).unshare(0x20000) == 0  # mounts of our own, and of what we start from here on
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(apart)], check=True)
+    add(3, labels={"example.com/kind": "kind2"})
+    Path("go").touch()
+    _, errors = sweep.communicate(timeout=1500)
+    print("APART", json.dumps([sweep.returncode, errors]))
 cluster.shutdown()
 sys.exit(code)
 """
-)
-UNSHARED = (
-    START
-    + """
-import ctypes
-results = Path("results").resolve()
-results.mkdir()
-add(1)
-wait = "while [ ! -e go ]; do sleep 0.1; done; exec \\"$@\\""
-sweep = subprocess.Popen(["sh", "-c", wait, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-assert ctypes.CDLL(None).unshare(0x20000) == 0  # mounts of our own, and of what we start from here on
-subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(results)], check=True)
-add(2)
-Path("go").touch()
-_, errors = sweep.communicate(timeout=1500)
-print("FOUND", json.dumps([sweep.returncode, errors]))
-cluster.shutdown()
-"""
-)
 
 
-def found(output: str) -> list[object]:
-    (line,) = [line for line in output.splitlines() if line.startswith("FOUND ")]
-    return list(json.loads(line.removeprefix("FOUND ")))
+class Ran(NamedTuple):
+    """What a script found out, by the first words of its lines, and where."""
+
+    found: dict[str, Any]
+    folder: Path
 
 
-def test_a_node_that_joins_is_used_and_every_node_is_cleaned(tmp_path: Path) -> None:
-    stale = tmp_path / "node1" / f"{backends.shared_data_prefix(tmp_path / 'results' / 'nodes')}old"
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("nodes")
+    stale = folder / "node1" / f"{backends.shared_data_prefix(folder / 'results' / 'nodes')}old"
     stale.mkdir(parents=True)
-    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE + PRICED}, JOINS, timeout=1500)
-    trials = sweep.load(tmp_path / "results" / "nodes").trials
+    can = shutil.which("unshare") and not subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MOUNTS", "1" if can else "")
+        output = clusters.run(folder, {"where.py": WHERE, "nodes.yaml": FILE}, SCRIPT, timeout=1500)
+    lines = [line.partition(" ") for line in output.splitlines()]
+    return Ran({word: json.loads(rest) for word, _, rest in lines if word in ("JOINED", "APART")}, folder)
+
+
+def test_a_node_that_joins_is_used_and_every_node_is_cleaned(ran: Ran) -> None:
+    trials = sweep.load(ran.folder / "results" / "nodes").trials
     assert trials["status"].tolist() == ["completed"] * 12
     assert set(trials["metric.loss"]) == {1.0, 2.0}
     for node, price_per_s in ((1.0, 1.0), (2.0, 3.0)):  # each has the price of its label
         there = trials[trials["metric.loss"] == node]
         assert (there["cost"] >= price_per_s * there["train_s"] * 0.99).all()
         assert (there["cost"] <= price_per_s * (there["duration_s"] + 1.0)).all()
-    assert list(tmp_path.glob("node*/sweep-data-*")) == []
-    assert [path for path in (tmp_path / "results" / "nodes").iterdir() if "probe" in path.name] == []
-    assert found(output) == [[], [[8.0, 2.0, 3], [1.0, 0.0, 1000]], [0.0, 1.0, 1.0]]
+    assert list(ran.folder.glob("node*/sweep-data-*")) == []
+    assert [path for path in (ran.folder / "results" / "nodes").iterdir() if "probe" in path.name] == []
+    assert ran.found["JOINED"] == [[], [[8.0, 2.0, 3], [1.0, 0.0, 1000]], [0.0, 1.0, 1.0]]
 
 
-def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(tmp_path: Path) -> None:
-    if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(ran: Ran) -> None:
+    if "APART" not in ran.found:
         pytest.skip("needs the right to give a process mounts of its own")
-    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE}, UNSHARED, timeout=1500)
-    code, errors = found(output)
-    assert (code, list((tmp_path / "results").iterdir())) == (2, [])
-    assert f"does not see {tmp_path / 'results' / 'nodes'} as it is here; share the results folder" in str(errors)
-    assert str(errors).count("error: --address: node ") == 1
+    code, errors = ran.found["APART"]
+    assert (code, list((ran.folder / "apart").iterdir())) == (2, [])
+    assert f"does not see {ran.folder / 'apart' / 'nodes'} as it is here; share the results folder" in errors
+    assert errors.count("error: --address: node ") == 1
 
 
 def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_interrupted() -> None:

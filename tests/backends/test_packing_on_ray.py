@@ -21,7 +21,7 @@ trainable: packed:Packed
 method: grid
 metric: {name: loss, goal: minimize}
 parameters: {gb: {values: [1, 4]}, a: {values: [1, 2, 3, 4, 5]}}
-epochs: 30
+epochs: 20
 resources: {cpus: 0.25, gpus: auto}
 """
 
@@ -36,11 +36,11 @@ def test_shares_follow_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     loaded = sweep.load(tmp_path / "results" / "packed")
     assert set(loaded.trials["status"]) == {"completed"}
     epochs: pd.DataFrame = loaded.metrics
-    assert epochs.groupby("trial")["epoch"].apply(list).map(lambda each: each == list(range(1, 31))).all()
+    assert epochs.groupby("trial")["epoch"].apply(list).map(lambda each: each == list(range(1, 21))).all()
     assert epochs.iloc[0]["gpus"] == 1.0
     assert {1.0, 0.5} <= set(epochs["gpus"])
     large = loaded.trials.loc[loaded.trials["param.gb"] == 4, "trial"]
     assert epochs[epochs["trial"].isin(large)]["gpus"].ge(0.5).all()
     assert set(epochs["mps"]) == {50.0}, "workers have the variables of MPS"
     assert "2 trials a GPU from now on" in done.stdout
-    assert len(list(store_log.read(tmp_path / "results" / "packed" / "log.jsonl"))) > 300
+    assert len(list(store_log.read(tmp_path / "results" / "packed" / "log.jsonl"))) > 200

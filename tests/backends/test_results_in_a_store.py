@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import clusters
+import pandas as pd
 import pytest
 from object_stores import Server
 
@@ -81,11 +84,12 @@ cluster.shutdown()
 """
 
 
-@pytest.fixture(autouse=True)
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True, scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What this machine has of what is in stores."""
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SWEEP_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def start(folder: Path, *arguments: str, machine: str = "cache", pause_s: float = 0.2) -> subprocess.Popen[bytes]:
@@ -115,24 +119,37 @@ def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(server: Ser
     assert any(set(was[0].split()) == {b"1", b"2"} for was in moved if was)  # it went on where the other had been
 
 
-def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "stored.yaml").write_text(FILE.replace("epochs: 12", "epochs: 60"))
-    place = f"{server.bucket}/stopped"
-    driver = start(tmp_path, "run", "stored.yaml", "--results", place, "--max-concurrent", "1")
+class Stopped(NamedTuple):
+    """A sweep that was stopped from another machine and went on there."""
+
+    place: str
+    folder: Path
+    before: pd.DataFrame  # its epochs at the stop
+
+
+@pytest.fixture(scope="module")
+def stopped(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    folder, place = tmp_path_factory.mktemp("stopped"), f"{server.bucket}/stopped"
+    (folder / "stored.yaml").write_text(FILE.replace("epochs: 12", "epochs: 60"))
+    driver = start(folder, "run", "stored.yaml", "--results", place, "--max-concurrent", "1")
     store, until = ObjectStore(f"{place}/stored"), time.monotonic() + 300
     while not store.entries("checkpoints"):
-        assert time.monotonic() < until, (tmp_path / "said.txt").read_text()
+        assert time.monotonic() < until, (folder / "said.txt").read_text()
         time.sleep(0.2)
-    second = start(tmp_path, "resume", "stored", "--results", place, machine="laptop")
+    second = start(folder, "resume", "stored", "--results", place, machine="laptop")
     assert second.wait(120) == 2
-    assert "the sweep is being run by process" in (tmp_path / "said.txt").read_text()
-    stop = start(tmp_path, "stop", "stored", "--results", place, machine="laptop")
+    assert "the sweep is being run by process" in (folder / "said.txt").read_text()
+    stop = start(folder, "stop", "stored", "--results", place, machine="laptop")
     assert stop.wait(120) == 0
     assert driver.wait(60) == 130
     before = sweep.load(f"{place}/stored").metrics
-    again = start(tmp_path, "resume", "stored", "--results", place, machine="laptop", pause_s=0.0)
-    assert again.wait(600) == 0, (tmp_path / "said.txt").read_text()[-2000:]
-    found = sweep.load(f"{place}/stored")
+    again = start(folder, "resume", "stored", "--results", place, machine="laptop", pause_s=0.0)
+    assert again.wait(600) == 0, (folder / "said.txt").read_text()[-2000:]
+    return Stopped(place, folder, before)
+
+
+def test_it_is_stopped_from_elsewhere_and_goes_on_there(stopped: Stopped) -> None:
+    found, before = sweep.load(f"{stopped.place}/stored"), stopped.before
     assert found.trials["status"].tolist() == ["completed"] * 4
     assert found.metrics.groupby("trial")["epoch"].apply(list).tolist() == [[*range(1, 61)]] * 4
     trained = found.metrics.merge(before, on=["trial", "epoch"])
@@ -140,12 +157,9 @@ def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: Server, tmp_path
     assert (trained["time_s_x"] == trained["time_s_y"]).all()  # none of them was trained again
 
 
-def test_no_secret_is_written_anywhere(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "stored.yaml").write_text(FILE.replace("epochs: 12", "epochs: 1"))
-    place = f"{server.bucket}/secret"
-    assert start(tmp_path, "run", "stored.yaml", "--results", place).wait(300) == 0
-    store = ObjectStore(place)
+def test_no_secret_is_written_anywhere(server: Server, stopped: Stopped) -> None:
+    store = ObjectStore(stopped.place)
     stored = [store.get(entry.key) for entry in store.entries()]
-    here = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    here = [path.read_bytes() for path in stopped.folder.rglob("*") if path.is_file()]
     assert len(stored) > 5
     assert not any(server.secret.encode() in data for data in [*here, *(found[0] for found in stored if found)])

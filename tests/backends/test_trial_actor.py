@@ -19,6 +19,7 @@ NODE = {"CPU": 64.0, "GPU": 2.0, "memory": 1e11}
         (Devices(cpus=1, gpus=0.5), 8, NODE, 4),
         (Devices(cpus=0, gpus=1), 8, NODE, 2),
         (Devices(cpus=2), 8, {"CPU": 3.0}, 1),
+        (Devices(cpus=0.2), 8, {"CPU": 0.6}, 3),  # though 0.6 / 0.2 is 2.9999999999999996
         (Devices(cpus=1), 8, {}, 1),  # Ray does not know the node
     ],
 )

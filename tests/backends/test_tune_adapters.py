@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -120,7 +121,9 @@ class Actor:
         self.given += [order.assignment.trial for order in more]
 
 
-def several(driver: Ending, steps: Steps, actor: Actor | None) -> tuple[Any, list[str], Any]:
+def several(
+    driver: Ending, steps: Steps, actor: Actor | None, room: Callable[[], int] | None = None
+) -> tuple[Any, list[str], Any]:
     """A step of a worker with several trials: Tune's answer, what was said, and who has which trials then."""
     from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
 
@@ -128,7 +131,8 @@ def several(driver: Ending, steps: Steps, actor: Actor | None) -> tuple[Any, lis
     workers = Workers(4, held={"t": [*steps.found]})
     state = SimpleNamespace() if actor is None else SimpleNamespace(ray_actor=actor)
     trial = SimpleNamespace(trial_id="t", temporary_state=state)
-    answer = DriverScheduler(driver, said.append, workers).on_trial_result(None, trial, {"steps": steps})
+    scheduler = DriverScheduler(driver, said.append, workers, room=room)
+    answer = scheduler.on_trial_result(None, trial, {"steps": steps})
     return answer, said, workers
 
 
@@ -173,6 +177,15 @@ def test_a_worker_is_free_when_all_of_its_trials_have_ended() -> None:
     found = {number: Progress(worker="w") for number in (1, 2)}
     answer, _, workers = several(Ending(1, 2), Steps(found, together=2), actor := Actor())
     assert (answer, actor.kept, workers.held, workers.free, workers.together) == ("STOP", [], {}, ["w"], 2)
+
+
+@pytest.mark.parametrize(("room", "ends"), [(0, True), (1, False), (None, False)])
+def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(room: int | None, ends: bool) -> None:
+    found = {1: Progress(worker="w")}
+    wanted = None if room is None else lambda: room
+    answer, said, workers = several(Ending(1), Steps(found), actor := Actor(), wanted)
+    assert (actor.kept, workers.held, said) == ([[]] if ends else [], {}, [])
+    assert (answer, workers.free) == (("CONTINUE", []) if ends else ("STOP", ["w"]))
 
 
 def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None:

@@ -20,7 +20,7 @@ def doctor(folder: Path, *arguments: str, **environ: str) -> subprocess.Complete
 
 
 @pytest.mark.keras
-@pytest.mark.slow
+@pytest.mark.exhaustive  # the same round, with its probes in one process, is in tests/trainables/doctor
 def test_a_machine_that_trains_on_its_cpu(tmp_path: Path) -> None:
     done = doctor(tmp_path, "--json")
     found = json.loads(done.stdout)

@@ -37,16 +37,6 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
     assert doctor.parse_links("") == {}
 
 
-def test_instances_belong_to_the_gpu_above_them() -> None:
-    listing = (
-        "GPU 0: NVIDIA A100 (UUID: GPU-a)\n"
-        "GPU 3: NVIDIA A100 (UUID: GPU-b)\n"
-        "  MIG 1g.5gb      Device  0: (UUID: MIG-1)\n"
-        "  MIG 1g.5gb      Device  1: (UUID: MIG-2)\n"
-    )
-    assert doctor.parse_mig_devices(listing) == {"MIG-1": 3, "MIG-2": 3}
-
-
 @pytest.mark.parametrize(
     ("setting", "indices"),
     [

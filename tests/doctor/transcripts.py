@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sweep.cli.doctor import Round, examine
 from sweep.doctor import MISSING, Finding, Ran
-from sweep.doctor.checklist import Round, examine
 
 RECORDED = Path(__file__).parent / "recorded"
 

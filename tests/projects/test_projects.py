@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
+from sampling import chosen
 
 import sweep
 
@@ -28,7 +28,7 @@ def test_all_kinds_are_there() -> None:
     assert len(PROJECTS) == 16
 
 
-@pytest.mark.parametrize("name", sampled(PROJECTS, 3))
+@pytest.mark.parametrize("name", chosen(PROJECTS, "experts", "scikit"))
 def test_the_second_trial_of_a_worker_is_plain_keras(name: str, tmp_path: Path) -> None:
     project = importlib.import_module(name)
     done = sweep.run(project.SPACE, trainable=project.TRAINABLE, results=tmp_path, inline=True, memo=False, quiet=True)

@@ -67,6 +67,20 @@ def test_only_its_own_scripts_may_run(tmp_path: Path) -> None:
         assert f"'sha256-{digest}'" in policy
 
 
+def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known(tmp_path: Path) -> None:
+    folder = written(tmp_path, mixed())
+    parameters = {"lr": {"min": 0.0, "max": 0.1}, "optimizer.momentum": {"distribution": "uniform", "min": "damaged"}}
+
+    def log() -> dict[str, bool]:
+        data = json.loads(Tags(page([folder])).inline["script"][0])
+        return {one["name"]: one["log"] for one in data["params"] if "log" in one}
+
+    assert log() == {"lr": True, "units": False, "optimizer.momentum": False}
+    parameters["units"] = {"distribution": "int_log_uniform_values", "min": 8, "max": 32}
+    folder.write_info(folder.read_info().changed(spec={"parameters": parameters}))
+    assert log() == {"lr": False, "units": True, "optimizer.momentum": False}
+
+
 def test_its_data_is_the_logs(tmp_path: Path) -> None:
     data = json.loads(Tags(page([written(tmp_path, mixed(), objectives=BOTH)])).inline["script"][0])
     assert data["trials"]["trial"] == list(range(36))

@@ -187,7 +187,7 @@ def test_a_function_that_saves_nothing_trains_its_first_epochs_again(walking: Pa
 
 
 @pytest.mark.keras
-@pytest.mark.slow
+@pytest.mark.exhaustive  # that one goes on from a checkpoint with the same numbers is in test_continued.py
 def test_a_keras_model_that_pauses_has_the_numbers_of_one_that_does_not(project: Path) -> None:
     file = """
 name: NAME

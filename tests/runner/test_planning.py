@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -56,6 +57,17 @@ def test_methods_that_need_no_results_show_their_own_configurations(method: str)
     assert many.looked_at == "the first 200 configurations"
 
 
+def test_a_searcher_of_ones_own_that_foresees_shows_its_own_configurations(tmp_path: Path) -> None:
+    (tmp_path / "foreseeing_search.py").write_text(
+        "class Up:\n    foresees = True\n    def __init__(self, *given): pass\n    def learn(self, past): return 0\n"
+        "    def suggest(self, number): return {'a': number / 50}\n    def observe(self, event): pass\n"
+    )
+    text = "trainable: m:M\nmethod: foreseeing_search:Up\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
+    plan = planning.plan(parse(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path]))
+    assert plan.looked_at == "all 50 configurations"
+    assert plan.histograms[0].bins[-1].high == 49 / 50
+
+
 def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -> None:
     plan = planned(
         f"{TPE}run_cap: 9\nparameters:\n  lr: {{distribution: log_uniform_values, min: 1e-5, max: 1e-1}}\n"
@@ -67,6 +79,12 @@ def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -
         assert one.present == 200
         assert min(bin.count for bin in one.bins) > 0
     assert [one.name for one in plan.histograms] == ["lr", "wd"]
+
+
+def test_what_follows_from_an_even_parameter_has_even_bins() -> None:
+    plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.001, max: 1.0}}, b: {{value: "= a * 2"}}}}\n')
+    widths = [bin.high - bin.low for bin in plan.histograms[1].bins]
+    assert widths == pytest.approx([widths[0]] * len(widths))
 
 
 def test_only_possible_points_are_looked_at() -> None:

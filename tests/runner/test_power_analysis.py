@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy import stats
 
+from sweep import statistics
 from sweep.cli import main
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.power_analysis import Known, detectable, earlier
@@ -44,7 +46,24 @@ def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
     spec = parse(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 0.01, 400))
     assert (told.configurations, told.seeds, told.confirmed) == (3, 8, True)
-    assert told.by_seeds == pytest.approx(stats.t.ppf(1 - 0.05 / 2 / 3, 7) * 0.01 * math.sqrt(2 / 8))
+    assert told.by_seeds == pytest.approx(stats.t.ppf(1 - 0.05 / 2 / 3 / 7, 14) * 0.01 * math.sqrt(2 / 8))
+
+
+@pytest.mark.parametrize(("finalists", "seeds"), [(2, 8), (8, 8), (4, 3)])
+def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int, seeds: int) -> None:
+    spec = parse(FILE % 1 + f"confirm: {{seeds: {seeds}, finalists: {finalists}}}\n", "f")
+    told = detectable(spec, 27, Known("s", 0.9, 1.0, 400)).by_seeds
+    assert told is not None
+    draws, races, out = np.random.default_rng(0), 200, 0
+    for _ in range(races):
+        losses = draws.normal(size=(finalists, seeds))
+        losses[1:] += told
+        left = list(range(finalists))
+        for done in range(statistics.FIRST_SEEDS, seeds + 1):
+            look = statistics.look_at_race(losses[left, :done], seeds) if len(left) > 1 else None
+            left = [one for place, one in enumerate(left) if look is None or place not in look.out]
+        out += 1 not in left
+    assert 0.45 < out / races < 0.75
 
 
 def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dic
         Asha(min_iter=1, eta=3, brackets=2),
         Hyperband(min_iter=3, eta=3),
         Hyperband(max_iter=12, s=2, eta=2),
-        Median(grace=2),
+        Median(min_iter=2),
     ],
     ids=str,
 )

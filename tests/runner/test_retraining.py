@@ -91,8 +91,15 @@ def test_all_data_holds_nothing_out_and_says_so(project: Path) -> None:
     )
     assert "no data is held out" in made.text
     with pytest.raises(InputError, match="curve:Curve is not a KerasTrainable"):
-        retraining.check_joins(["curve"], "curve:Curve")
-    retraining.check_joins(["mine", "trainables.keras_trainable"], "mine:M")
+        retraining.check_joins(inspect("curve:Curve", [project]))
+
+
+def test_all_data_is_for_what_derives_from_keras_trainable_not_for_what_imports_it(tmp_path: Path) -> None:
+    derived = "class Base(KerasTrainable): pass\nclass Mine(Base): pass\ndef train(hp, report): pass\n"
+    (tmp_path / "joined.py").write_text(f"from trainables.keras_trainable import KerasTrainable\n{derived}")
+    retraining.check_joins(inspect("joined:Mine", [tmp_path]))
+    with pytest.raises(InputError, match="joined:train is not a KerasTrainable"):
+        retraining.check_joins(inspect("joined:train", [tmp_path]))
 
 
 def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> None:

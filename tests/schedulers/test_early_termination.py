@@ -188,7 +188,7 @@ def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) 
         time_attr="epoch",
         metric="m",
         mode=goal[:3],
-        grace_period=rule.grace,
+        grace_period=rule.min_iter,
         min_samples_required=rule.min_trials,
         min_time_slice=math.inf,
         hard_stop=True,
@@ -206,7 +206,7 @@ def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) 
 
 @pytest.mark.parametrize("goal", ["minimize", "maximize"])
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["all epochs", "some without the objective"])
-@pytest.mark.parametrize("rule", [Median(), Median(grace=4, min_trials=1), Median(grace=2, min_trials=10)])
+@pytest.mark.parametrize("rule", [Median(), Median(min_iter=4, min_trials=1), Median(min_iter=2, min_trials=10)])
 def test_the_median_rule_stops_what_ray_stops(rule: Median, missing: float, goal: str) -> None:
     draws = random.Random(str(rule))
     epochs = dict.fromkeys(range(60), 0)

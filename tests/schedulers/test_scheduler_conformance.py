@@ -30,7 +30,7 @@ RULES: dict[str, EarlyTermination] = {
     "asha": Asha(min_iter=1, eta=3),
     "asha fine": Asha(min_iter=1, eta=1.3),
     "asha brackets": Asha(min_iter=2, eta=2, brackets=2),
-    "median": Median(grace=2, min_trials=3),
+    "median": Median(min_iter=2, min_trials=3),
     "hyperband": Hyperband(min_iter=2, eta=3),
     "hyperband strict": Hyperband(max_iter=12, s=2, eta=2, strict=True),
 }

@@ -175,6 +175,12 @@ def test_the_same_trials_give_the_same_numbers() -> None:
     assert importance(trials(40), ["rate", "idle"]) == importance(trials(40), ["rate", "idle"])
 
 
+def test_values_are_near_each_other_on_the_scale_on_which_they_were_drawn() -> None:
+    drawn: dict[str, Domain] = {"rate": LogUniform(1e-4, 0.1), "idle": Uniform(0, 1)}
+    assert importance(trials(40), ["rate", "idle"], drawn) == importance(trials(40), ["rate", "idle"])
+    assert importance(trials(40), ["rate", "idle"], {"rate": Uniform(0, 1)}) != importance(trials(40), ["rate", "idle"])
+
+
 def test_parameters_of_one_value_and_equal_losses() -> None:
     flat = [({"a": 1, "b": str(n)}, 0.5) for n in range(20)]
     found = importance(flat, ["a", "b"])

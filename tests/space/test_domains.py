@@ -24,6 +24,7 @@ from sweep.space.domains import (
     choices,
     configuration,
     contains,
+    is_log,
     key,
     snap,
 )
@@ -162,3 +163,32 @@ def test_whole_numbers_of_any_size_are_told_apart() -> None:
     assert len({configuration({"a": number}) for number in (2**53, 2**53 + 1, 10**400, 10**400 + 1)}) == 4
     assert configuration({"a": 2**53}) == configuration({"a": 2.0**53})
     assert configuration({"a": math.inf}) != configuration({"a": math.nan})
+
+
+RATES = (0.0001, 0.001, 0.003, 0.03, 0.1)
+EVEN = (1.0, 30.0, 50.0, 70.0, 99.0)
+
+
+@pytest.mark.parametrize(
+    ("domain", "numbers", "log"),
+    [
+        (LogUniform(0.1, 0.3), (0.1, 0.2), True),  # of a narrow one as well
+        (LogNormal(), EVEN, True),
+        (IntUniform(1, 100, log=True), EVEN, True),
+        (LogUniform(0.1, 1, 0.5), (0.0, 1.0), False),  # what a trial had, not this domain, was 0
+        (Uniform(0, 1), RATES, False),
+        (IntUniform(1, 100), EVEN, False),
+        (Normal(), RATES, False),
+        (Categorical(RATES), RATES, True),
+        (Tied(Expression.parse("a / 2")), RATES, True),
+        (None, RATES, True),
+        (None, EVEN, False),  # not most at the low end
+        (None, (1.0, 2.0, 9.0), False),
+        (None, (0.0, *RATES), False),
+        (Constant(3), (3.0,), False),
+    ],
+)
+def test_which_numbers_belong_on_a_logarithmic_scale(
+    domain: Domain | None, numbers: tuple[float, ...], log: bool
+) -> None:
+    assert is_log(domain, numbers) is log

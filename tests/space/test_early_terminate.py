@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from sweep.space.early_terminate import (
     Asha,
+    AshaPromotion,
     EarlyTermination,
+    FreezeThaw,
     Hyperband,
     Median,
     NoTermination,
+    Pasha,
     brackets,
     decision_epochs,
 )
@@ -33,7 +36,7 @@ from sweep.space.early_terminate import (
         (Hyperband(max_iter=100, s=2, eta=2), 30, ((25,),)),
         (Hyperband(min_iter=1, max_iter=9, s=1), 27, ((3,),)),
         (Hyperband(min_iter=1, eta=1.5), 6, ((1, 2, 3, 5),)),
-        (Median(grace=3), 6, ((3, 4, 5),)),
+        (Median(min_iter=3), 6, ((3, 4, 5),)),
         (Median(), 1, ((),)),
     ],
 )
@@ -42,9 +45,9 @@ def test_brackets(rule: EarlyTermination, epochs: int, expected: tuple[tuple[int
 
 
 rules = st.one_of(
-    st.builds(Asha, st.integers(1, 30), st.none(), st.floats(1.01, 10), st.integers(1, 4)),
-    st.builds(Hyperband, min_iter=st.integers(1, 30), eta=st.floats(1.01, 10)),
-    st.builds(Hyperband, max_iter=st.integers(1, 300), s=st.integers(1, 10), eta=st.floats(1.01, 10)),
+    st.builds(Asha, st.integers(1, 30), st.none(), st.floats(1.1, 10), st.integers(1, 4)),
+    st.builds(Hyperband, min_iter=st.integers(1, 30), eta=st.floats(1.1, 10)),
+    st.builds(Hyperband, max_iter=st.integers(1, 300), s=st.integers(1, 10), eta=st.floats(1.1, 10)),
     st.builds(Median, st.integers(1, 30)),
 )
 
@@ -66,9 +69,15 @@ def test_decisions_fall_before_the_last_epoch(rule: EarlyTermination, epochs: in
         lambda: Hyperband(),
         lambda: Hyperband(max_iter=27),
         lambda: Hyperband(min_iter=1, eta=1),
-        lambda: Median(grace=0),
+        lambda: Median(min_iter=0),
+        # As in a sweep file: each bound is written once, at the rule.
+        lambda: Asha(eta=1.05),
+        lambda: AshaPromotion(min_iter=5, max_iter=4),
+        lambda: Pasha(epsilon=-0.1),
+        lambda: FreezeThaw(share=101),
+        lambda: Hyperband(min_iter=1, max_iter=9),
     ],
 )
 def test_nonsense_is_refused(nonsense: object) -> None:
-    with pytest.raises(ValueError, match=r"rule|below"):
+    with pytest.raises(ValueError, match="not a rule"):
         nonsense()

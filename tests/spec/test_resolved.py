@@ -125,6 +125,13 @@ def test_keys_without_an_effect_are_named() -> None:
     )
 
 
+def test_a_searcher_of_ones_own_may_learn() -> None:
+    spec = sweep(
+        "method: my_search:Climb\nmetric: {name: loss, impute: best}\nwarm_start: [last]\nparameters: {a: {value: 1}}\n"
+    )
+    assert (spec.warm_start, spec.ignored_keys) == (("last",), ())
+
+
 FILE = """
 name: wide
 description: "a: b # c"

@@ -19,12 +19,7 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 MODELS: list[tuple[str, str, type[Block]]] = [
     ("metric", "", blocks.Metric),
-    ("early_terminate", "asha", sweep_file.Asha),
-    ("early_terminate", "asha_promotion", sweep_file.AshaPromotion),
-    ("early_terminate", "pasha", sweep_file.Pasha),
-    ("early_terminate", "freeze_thaw", sweep_file.FreezeThaw),
-    ("early_terminate", "hyperband", sweep_file.Hyperband),
-    ("early_terminate", "median", sweep_file.Median),
+    *(("early_terminate", kind, model) for kind, model in sweep_file.RULES.items() if kind != "none"),
     ("training", "", blocks.Training),
     ("resources", "", blocks.Resources),
     ("budget", "", blocks.Budget),

@@ -14,6 +14,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
+from sweep.spec import parse
 from sweep.store.tables import TableBuilder
 
 
@@ -118,6 +119,29 @@ def test_best_follows_the_goal_then_the_name_and_else_there_is_none():
     best = {name.removeprefix("best."): value for name, value in row.items() if name.startswith("best.")}
     assert best == {"val_accuracy": 2.0, "f1_score": 2.0, "val_loss": 1.0, "score": 2.0, "cost": 1.0}
     assert row["objective"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("metric", "higher"),
+    [
+        ("val_accuracy", True),
+        ("top5_acc", True),
+        ("F1", True),
+        ("reward", True),
+        ("val_score", True),
+        ("bleu", True),
+        ("val_loss", False),
+        ("err", False),
+        ("acc_loss", None),
+        ("accent", None),
+        ("cost", None),
+    ],
+)
+def test_names_say_the_same_in_tables_and_in_the_check_of_a_file(metric: str, higher: bool | None):
+    row = build([started(0), reported(0, 1, **{metric: 1.0}), reported(0, 2, **{metric: 2.0})]).trials().to_pylist()[0]
+    assert row.get(f"best.{metric}") == {True: 2.0, False: 1.0, None: None}[higher]
+    file = f"trainable: a:B\nmethod: grid\nparameters: {{x: {{value: 1}}}}\nmetric: {{name: {metric}}}\n"
+    assert bool(parse(file, "s.yaml").notes) == bool(higher)
 
 
 def test_a_report_of_an_unknown_trial_is_an_error():

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 from rank_processes import Here
-from small import go_on, metrics
+from small import assignment, go_on, metrics
+from splits import Split, ids
 from test_equivalence import Weighted
 from zoo_entries import ENTRIES
 
 from sweep.contract import Assignment
+from trainables.devices.placement import place
 
 
 @dataclass
@@ -54,6 +56,14 @@ def resumed(here: Here, name: str, given: Assignment, folder: Path) -> Trained:
     trainable.begin(here.of(given))
     trainable.restore(folder)
     return outcome(trainable, metrics(go_on(trainable)))
+
+
+def goes_on_with(here: Here, folder: Path) -> tuple[int, set[int], bool]:
+    """The epoch of a checkpoint of `Split`, the examples that it would train on next, and whether it can be tested."""
+    place(here.devices)  # as other trials of this process have
+    trainable = Split()
+    trainable.begin(assignment())
+    return trainable.restore(folder), ids(trainable._session.trial.walk.data), trainable.test() is not None
 
 
 def _of(here: Here, name: str) -> Any:

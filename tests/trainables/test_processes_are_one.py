@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from rank_processes import Here, Together, together
-from rank_trials import Trained, begun, resumed, trained
+from rank_trials import Trained, begun, goes_on_with, resumed, trained
 from sampling import sampled
-from small import assignment
+from small import assignment, train
+from splits import Split, ids
 from test_equivalence import ROWS, SCHEDULES_OF, TOLERANCE, parameters
 from zoo import Entry
 from zoo_checks import given
@@ -157,6 +158,16 @@ def test_used_processes_are_fresh_ones_and_resumed_trials_straight_ones(
     trial, other = rated(ROWS[1], "cosine"), replace(rated(ROWS[1], "linear"), seed=7)
     check_used("Weighted", trial, other, gangs["2x1"])
     check_resumed("Weighted", trial, gangs["2x1"], gangs["1x2"], tmp_path)
+
+
+def test_another_process_goes_on_with_the_examples_that_chance_chose(
+    gangs: dict[str, Together], tmp_path: Path
+) -> None:
+    trainable = Split()
+    train(trainable, assignment())
+    (trainable.save(tmp_path) or (lambda: None))()
+    expected = (2, ids(trainable._session.trial.walk.data), True)
+    assert gangs["1x2"].call(goes_on_with, tmp_path) == [expected]
 
 
 @pytest.mark.exhaustive

@@ -28,6 +28,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
 from trainables.data.sources import Buckets, DataError, Rows
 from trainables.devices.replicas import Replicas
@@ -260,7 +261,7 @@ def fits(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = Non
     if not replicas.on_cpu:
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
-    return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return copied <= limit and aliased <= (memory_bytes() or 0) // 2
 
 
 def aliasable(leaf: Any) -> bool:

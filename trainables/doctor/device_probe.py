@@ -14,7 +14,6 @@ process or hang it. On standard error, lines that begin with ``probe:`` say what
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sweep.contract import Assignment, Devices, EpochReported, Ranks
+from sweep.contract import Assignment, Devices, EpochReported, Ranks, cpus
 from trainables.data.residence import Packed, pack
 from trainables.devices import nvml
 from trainables.devices.placement import missing_for_tpu
@@ -84,7 +83,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     """Sum over ``count`` devices, then train a wide net on them as a trial would."""
     from trainables.devices.placement import place
 
-    devices = Devices(cpus=os.cpu_count() or 1, gpus=count, simulated=simulated)
+    devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
     placement = place(devices)
     _say(f"all-reduce over {', '.join(placement.devices)}")
     sums = _sums(placement.replicas)
@@ -98,7 +97,7 @@ def share() -> dict[str, Any]:
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
 
-    devices = Devices(cpus=os.cpu_count() or 1, gpus=0.25)
+    devices = Devices(cpus=cpus(), gpus=0.25)
     place(devices)
     limit_bytes = gpu_memory.limit(devices) or 0.0
     refused = False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from sweep.contract import Devices
+from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices import nvml
 from trainables.devices.gauges import host_peak
@@ -79,7 +79,7 @@ class Programs:
 KEPT_ON_HOST, KEPT_ON_GPU = 0.25, 0.4
 """Of a trial's part of a machine's memory, by its CPUs, and of its GPUs: the rest is for data and activations."""
 
-_STATM, _CGROUP = Path("/proc/self/statm"), Path("/sys/fs/cgroup/memory.max")
+_STATM = Path("/proc/self/statm")
 
 
 def memory_used(placement: Placement) -> dict[str, float]:
@@ -90,8 +90,8 @@ def memory_used(placement: Placement) -> dict[str, float]:
 
 def room(placement: Placement, devices: Devices) -> dict[str, float]:
     """Bytes that programs may have together, in each of these places as far as its size is known."""
-    part = min(devices.cpus / (os.cpu_count() or 1), 1.0)
-    found = {"host": KEPT_ON_HOST * part * _host_total()}
+    part = min(devices.cpus / cpus(), 1.0)
+    found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
         readers = nvml.readers()
         for gpu, reader in zip(placement.devices, readers, strict=len(readers) == len(placement.devices)):
@@ -115,9 +115,3 @@ def _host_used() -> float:
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
     return float(host_peak())
-
-
-def _host_total() -> float:
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = _CGROUP.read_text().strip() if _CGROUP.exists() else ""
-    return float(min(total, int(limit)) if limit.isdigit() else total)

@@ -22,7 +22,8 @@ from ray.tune.stopper import Stopper
 from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders, refill
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
-from sweep.errors import in_short, trials_named
+from sweep.errors import in_short
+from sweep.text import trials_named
 
 LONGEST_WAIT_S = 60.0
 
@@ -91,8 +92,11 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         notice: Callable[[str], None],
         workers: Workers,
         longest_wait_s: float = LONGEST_WAIT_S,
+        room: Callable[[], int] | None = None,
     ) -> None:
+        """``room``: for how many workers there is room, where other sweeps may want what is not needed here."""
         super().__init__()
+        self._room = room
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
         self._workers = workers
         self._waiting: dict[str, float] = {}
@@ -147,6 +151,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
+        if self._room is not None and len(workers.held) >= self._room() and self._keeps(trial, [], []):
+            return str(TrialScheduler.CONTINUE)  # without a trial it raises as well: Tune keeps one that has stopped
         workers.free.append(worker)
         return str(TrialScheduler.STOP)
 

@@ -128,7 +128,7 @@ def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = No
             name=job.sweep,
             num_samples=-1,
             search_alg=DriverSearcher(driver, room, workers, always),
-            scheduler=DriverScheduler(driver, notice, workers),
+            scheduler=DriverScheduler(driver, notice, workers, room=None if sharing is None else room),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice, workers), *published, *waiting],
             reuse_actors=backend.reuse,

@@ -27,9 +27,10 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices
-from sweep.errors import InputError, counted, first_line, printable
+from sweep.contract import Devices, cpus, parts
+from sweep.errors import InputError, first_line
 from sweep.store.object_store import repeat
+from sweep.text import counted, printable
 
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -262,6 +263,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
             with start.ahead or nullcontext(), _told():
                 ray.init(
                     address="local",
+                    num_cpus=cpus(),
                     num_gpus=simulated_gpus,
                     job_config=_described(start.about),
                     include_dashboard=True,
@@ -346,7 +348,7 @@ PATIENCE_S = 10.0
 
 def share(fits: int, max_share: float | None) -> int:
     """Return how many of the trials that fit a sweep may run at once: at least one."""
-    return fits if max_share is None else max(math.floor(max_share * fits + 1e-9), 1)
+    return fits if max_share is None else max(parts(max_share * fits, 1), 1)
 
 
 def part(fits: int, user: str, others: Sequence[Driving]) -> int:

@@ -29,7 +29,8 @@ from ray.util.metrics import Gauge
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
-from sweep.errors import counted, encodable, in_short, roughly, score, trials_named
+from sweep.errors import in_short
+from sweep.text import counted, encodable, roughly, score, trials_named
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -183,9 +184,12 @@ class Drivers:
 
 
 def give_up_lost_ones() -> None:
-    """Say of sweeps that their driver is gone, where it could not say so itself."""
+    """Say of sweeps that their driver is gone, where it could not say so itself.
+
+    Of submitted ones Ray says so: their drivers are not connected before they have started, and between two tries.
+    """
     for key, record, alive in _pages():
-        if record.get("status") == RUNNING and not alive:
+        if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
             _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
+from sweep import contract
 from sweep.backends.ray_tune import dashboard, ray_private_api
 from sweep.contract import Devices
 from sweep.errors import first_line
@@ -29,7 +30,7 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
     Not where trials take GPUs or many cores each, for then most of these processes would never get a trial. Libraries
     read how many threads they may start when they are imported: as many as Ray tells the worker of a trial later.
     """
-    cores = os.cpu_count() or 1
+    cores = contract.cpus()
     at_once = 0 if devices.gpus and not devices.simulated else min(cores / max(devices.cpus, 1), most or cores)
     wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
     given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import signal
@@ -44,8 +43,7 @@ class Node:
         """Return how many trials run on it at once; a trial never spans two machines."""
         if not self.is_known:
             return AT_FIRST
-        rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
-        return math.floor(min(rooms) + 1e-9)
+        return devices.fits(self.cpus, self.gpus)
 
 
 def alive() -> tuple[Node, ...]:

@@ -121,9 +121,9 @@ class TrialWorker(tune.Trainable):
 
         A worker of which a trial failed serves those on that it trains, and then no others.
         """
-        if self._spoilt and self._group.is_idle:
-            # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
-            raise RuntimeError("this worker is replaced")
+        if self._group.is_idle:
+            # One whose trial failed, or whose room another sweep wants: raising is Tune's way to end an actor.
+            raise RuntimeError("this worker has no trial any more")
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._without_results()}
         steps = self._group.step()
@@ -150,8 +150,7 @@ def _whole(job: Job, config: dict[str, Any]) -> Job:
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
     """Return how many trials run at once on a node with these resources, of the ``room`` on all nodes."""
-    rooms = [node.get(name, 0.0) / asked for name, asked in (("CPU", devices.cpus), ("GPU", devices.gpus)) if asked]
-    return max(min(room, *map(int, rooms)), 1)
+    return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 
 def _here() -> Mapping[str, Any]:

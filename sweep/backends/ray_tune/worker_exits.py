@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweep.backends import Job, Lost
-from sweep.errors import printable
 from sweep.store import process
+from sweep.text import printable
 
 PREEMPTED = "actor's node was preempted"  # its end was announced
 NODE_LOST = {  # a worker of a node that answers is found dead

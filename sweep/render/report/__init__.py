@@ -17,14 +17,15 @@ from markupsafe import Markup
 
 from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
-from sweep.analysis.report_data import POINTS, ReportData, importance
+from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
-from sweep.errors import counted, duration, moment, money, printable, setting, settings
-from sweep.events import LOST, Status, Value
+from sweep.events import LOST, Status, Value, is_number
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
+from sweep.space.domains import Domain, Range, choices, is_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import SweepInfo
+from sweep.text import counted, duration, moment, money, printable, setting, settings
 
 SLICES = 24  # parameters drawn at most, those that matter most
 AXES = 10  # of parallel coordinates at first; the reader may add others
@@ -47,7 +48,7 @@ def report_document(
     shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}  # one has all of it
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid = filled(ranking_grid(ranking))
+    grid, known = filled(ranking_grid(ranking)), domains(accounts)
     return {
         "sweeps": [{"name": one.sweep.folder.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
@@ -65,7 +66,7 @@ def report_document(
             _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
             for metric, goal in ranking.objectives
         ],
-        "params": [_param(name, [trial.params for trial in trials], accounts) for name in mattering],
+        "params": [_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
         "curves": _curves(accounts),
         "table": {
             "columns": grid.columns,
@@ -119,29 +120,18 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
 
 
-def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[ReportData]) -> dict[str, object]:
+def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """A number's values, or the codes of a choice (-1 where a trial has no such parameter) and what they mean."""
     values = [one[name] for one in params if name in one]
-    declared = next((found for one in accounts if isinstance(found := one.info.parameters.get(name), dict)), {})
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
+    numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
-        log = min(numbers) > 0 and max(numbers) / min(numbers) >= 10 and _is_log(declared, sorted(numbers))
-        listed = declared.get("distribution", "categorical") == "categorical"
+        log, listed = is_log(domain, numbers), not isinstance(domain, Range)
         return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
-    choices = declared.get("values")
-    labels = list(dict.fromkeys(map(setting, [*(choices if isinstance(choices, list) else []), *values])))
+    possible = () if domain is None else choices(domain) or ()
+    labels = list(dict.fromkeys(map(setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
     code = {label: at for at, label in enumerate(labels)}
     return {"name": name, "labels": labels, "values": [code[setting(p[name])] if name in p else -1 for p in params]}
-
-
-def _is_log(declared: Mapping[str, object], ordered: Sequence[float]) -> bool:
-    """By its distribution; what is chosen from a list, or not declared, by whether most lies at the low end."""
-    distribution = str(declared.get("distribution", "categorical"))
-    if distribution not in ("categorical", "constant"):
-        return "log" in distribution
-    median = ordered[len(ordered) // 2]
-    return median - ordered[0] < 0.4 * (ordered[-1] - ordered[0])
 
 
 def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
-import pytest
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
+from sweep.doctor.checklist import Round, examine
+
+from sweep.doctor import Level, Ran, run_command
 from trainables.doctor import device_probe
 
 pytestmark = pytest.mark.keras
@@ -19,6 +26,22 @@ def test_a_cpu_computes_right() -> None:
     assert tried["wrong"] == []
     assert set(tried["seconds"]) == {"matmul", "convolution", "gather", "xla"}
     assert tried["tflops"] > 0
+
+
+def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_its_cpu(tmp_path: Path) -> None:
+    """As ``sweep doctor``, with the probes in this process instead of one after the other in their own."""
+
+    def run(command: Sequence[str], timeout_s: float) -> Ran:
+        _, _, arguments = " ".join(command).partition(" -m trainables.doctor.device_probe ")
+        return (
+            Ran(0, json.dumps(device_probe.main(arguments.split()))) if arguments else run_command(command, timeout_s)
+        )
+
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    found = {finding.check: finding for finding in examine(Round(run, environment, tmp_path, 1500.0))}
+    assert Level.ERROR not in {finding.level for finding in found.values()}, found
+    assert found["device"].found.startswith("cpu:0: matmul")
+    assert found["together"].found.startswith("2 logical CPU devices sum and train")
 
 
 def test_two_devices_sum() -> None:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,7 +12,8 @@ import tensorflow as tf
 from sampling import sampled
 from small import Small, assignment, metrics, train
 
-from sweep.contract import Devices
+from sweep import contract
+from sweep.contract import Devices, cpus
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.placement import place
 from trainables.loop import cache
@@ -61,11 +62,14 @@ def test_the_room_of_a_program_is_where_least_is_left() -> None:
     )
 
 
-def test_a_trial_on_half_of_the_cpus_has_half_of_the_room() -> None:
+def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placement = place(Devices())
-    all_cpus = os.cpu_count() or 1
-    whole, half = (cache.room(placement, Devices(cpus=cpus))["host"] for cpus in (all_cpus, all_cpus / 2))
+    whole, half = (cache.room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
     assert half == pytest.approx(whole / 2)
+    monkeypatch.setattr(contract, "_CONTAINER", tmp_path)
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4000000\n")
+    assert cache.room(placement, Devices(cpus=cpus()))["host"] == cache.KEPT_ON_HOST * 4e6
     assert cache.memory_used(placement)["host"] > 0
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from small import Small, assignment, go_on, metrics, train
+from splits import SIZE, Split, ids
 
 from sweep.contract import Fold, OtherData
 from sweep.hyperparameters import Hyperparameters
@@ -21,8 +20,6 @@ from trainables.keras_trainable import KerasTrainable
 from trainables.recipe import author_data
 
 pytestmark = pytest.mark.keras
-
-SIZE = 90
 
 
 def by_python() -> Any:
@@ -66,25 +63,6 @@ DRAWS: tuple[Callable[[], Any], ...] = (
     by_python, by_numpy, by_a_generator_without_a_seed, by_a_state_without_a_seed, by_keras, by_tensorflow,
     by_tensorflow_s_generator, by_a_pipeline, by_keras_with_a_seed,
 )  # fmt: skip
-
-
-class Split(Small):
-    """Points of which chance decides which are trained on; the first number of each says which point it is."""
-
-    order: Callable[[], Any] = staticmethod(by_numpy)
-
-    def data(self, hp: Hyperparameters) -> Any:
-        (x, y), (x_more, y_more) = super().data(hp)
-        x, y = np.concatenate([x, x_more]), np.concatenate([y, y_more])
-        x[:, 0] = np.arange(len(x))
-        order = type(self).order()
-        cuts = [order[:60], order[60:75], order[75:]]
-        self.calls = [*getattr(self, "calls", []), cuts]
-        return tuple((x[rows], y[rows]) for rows in cuts)
-
-
-def ids(split: Any) -> set[int]:
-    return {int(number) for number in split.arrays[0][:, 0]}
 
 
 def drawn(seed: int) -> list[Any]:
@@ -156,32 +134,6 @@ def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: P
         tested.append({int(number) for number in data[0][:, 0]})
         assert not trained & tested[0]
         assert again.test() is not None
-
-
-OTHER_PROCESS = """
-import sys
-from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from small import assignment
-from test_author_data import Split, ids
-again = Split()
-again.begin(assignment())
-print(again.restore(Path(sys.argv[3])), sorted(ids(again._session.trial.walk.data)), again.test() is not None)
-"""
-
-
-@pytest.mark.slow
-def test_another_process_goes_on_with_the_same_examples(tmp_path: Path) -> None:
-    trainable = Split()
-    train(trainable, assignment())
-    (trainable.save(tmp_path) or (lambda: None))()
-    here = Path(__file__).parent
-    command = [sys.executable, "-c", OTHER_PROCESS, str(here), str(here.parent), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == f"2 {sorted(ids(trainable._session.trial.walk.data))} True", done.stderr
 
 
 class Unsteady(Split):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transcripts import RECORDED, Transcript, findings
 
+from sweep.cli.doctor import Round, examine
 from sweep.doctor import Level
-from sweep.doctor.checklist import Round, examine
 
 TROUBLES = {
     "h100_nvlink": {("capability", "note", "compiled from PTX")},
