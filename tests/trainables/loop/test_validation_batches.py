@@ -175,7 +175,7 @@ def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
 def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that a batch is cut into where it did not fit into memory."""
     trainable = Many()
-    trainable.begin(replace(assignment(validation_batch_size=50), accumulate=4))
+    trainable.begin(replace(assignment(validation_batch_size=50), accumulate=3))
     program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
     compiled, calls = program.evaluate_chunk, []
 
@@ -188,7 +188,7 @@ def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pyt
     monkeypatch.setattr(program, "evaluate_chunk", noted)
     assert program.evaluate(held_out, seed=0, epoch=0) == before
     assert sum(count for _, count in calls) == 600
-    assert {size for size, _ in calls} == {held_out.part_size} == {12}
+    assert {size for size, _ in calls} == {held_out.part_size} == {16}
     assert all(count % size == 0 or count < size for size, count in calls)
 
 
