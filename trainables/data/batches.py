@@ -71,6 +71,10 @@ class BatchSplit(Examples):
         """Batches of a pass."""
         return sum(updates(size, batch_size) for size in self._sizes)
 
+    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+        """Those of the first batch, which is cut where it is larger than a batch of the training."""
+        return updates(self._sizes[0], large), updates(self._sizes[0], small)
+
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them; between processes, of any length."""
         some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]

@@ -21,7 +21,7 @@ import tensorflow as tf
 from trainables.data import residence, sources
 from trainables.data.batches import BatchSplit
 from trainables.data.passes import Ahead, Chunk, Examples, Order, Pass, chunk_rows, taken, unpacked, updates
-from trainables.data.sources import Buckets, DataError, Stream, from_dataset, permutation
+from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mixed, permutation
 from trainables.data.streams import StreamSplit
 from trainables.devices.replicas import Replicas
 
@@ -125,6 +125,7 @@ class BucketSplit(Examples):
     """
 
     changes_shape = True
+    order = "buckets"
 
     def __init__(self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None) -> None:
         self.parts = [ArraySplit(sources.as_examples(part), replicas, resident_bytes) for part in buckets.parts]
@@ -142,6 +143,13 @@ class BucketSplit(Examples):
     def updates(self, batch_size: int) -> int:
         """Batches of a pass."""
         return sum(part.updates(batch_size) for part in self.parts)
+
+    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+        """Those of the buckets up to the first one that is cut in another way."""
+        for i, part in enumerate(self.parts):
+            if part.size > small:
+                return i + 1, i + updates(min(large, part.size), small)
+        return len(self.parts), len(self.parts)
 
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
@@ -170,7 +178,8 @@ class BucketSplit(Examples):
 def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     """The buckets and rows of whole batches in the order of a pass; each but a run's last is of ``batch_size``."""
     batch_size, seed, number = which.batch_size, which.seed, which.number
-    orders = [permutation(size, None if seed is None else seed + i, number) for i, size in enumerate(sizes)]
+    seeds = [None if seed is None else mixed(seed, i) for i in range(len(sizes))]
+    orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
     batches = [
         (bucket, order[start : start + batch_size])
         for bucket, order in enumerate(orders)

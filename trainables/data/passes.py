@@ -17,6 +17,7 @@ from trainables.data import residence
 from trainables.data.share import Share
 from trainables.data.sources import DataError, Visits
 from trainables.devices.replicas import Replicas
+from trainables.numbers import seeds
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
@@ -50,7 +51,7 @@ class Batches(NamedTuple):
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
         """The first batches of a chunk."""
-        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seed & 0x7FFFFFFF, first)))
+        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.short(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
         """Where the examples of a batch are in the chunk."""
@@ -186,6 +187,15 @@ def rows_of(arrays: Any, places: Order) -> Any:
     return tf.nest.map_structure(some, arrays)
 
 
+def batch_specs(example: Any) -> Any:
+    """The types of batches of such examples, of any size."""
+
+    def of(leaf: Any) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
+
+    return tf.nest.map_structure(of, example)
+
+
 def unpacked(example: Any) -> tuple[Any, Any, Any]:
     """x, y and sample_weight of some examples, None where there are none of these."""
     x, y, sample_weight = (*example, None, None)[:3]
@@ -205,6 +215,8 @@ class Examples(ABC):
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
     differs = ""  # why its elements may be others each time
+    order = ""
+    """How passes are ordered, where it was once another way: a checkpoint of that cannot go on."""
     visits = Visits()
     """In which order its passes go, see `visit`."""
 
@@ -217,6 +229,13 @@ class Examples(ABC):
     def updates(self, batch_size: int) -> int:
         """Batches of a pass."""
         return updates(self.size, batch_size)
+
+    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+        """How many batches of two sizes hold the same first examples as they lie, ``large`` a multiple of ``small``.
+
+        As many where no batch of this data would be cut in another way.
+        """
+        return 1, updates(min(large, self.size), small)
 
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
@@ -287,7 +306,7 @@ class Walk:
 
     def epoch(self, number: int) -> Iterator[Chunk]:
         """The chunks of an epoch (from 1)."""
-        update, last = (number - 1) * self.per_epoch, number * self.per_epoch
+        update, last = self.first_update(number), self.first_update(number + 1)
         while update < last:
             begun, self._begun = self._begun, None
             if self._next != update or update % self.per_pass == 0:
@@ -298,6 +317,10 @@ class Walk:
             del begun, chunk
             if update % self.per_pass == 0:
                 next(self._rest, None)  # to its end: the first chunk of the next pass is made meanwhile
+
+    def first_update(self, epoch: int) -> int:
+        """The number of the first update of an epoch (from 1), from the beginning of the trial."""
+        return (epoch - 1) * self.per_epoch
 
     def anew(self, number: int) -> Iterator[Chunk]:
         """The same chunks, read by themselves: whoever walks on is not disturbed. Their batches are not cut further."""
@@ -333,8 +356,7 @@ class HeldOut:
         cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
-        size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
-        asked = "validation_batch_size" in hp or "validation_steps" in hp
+        size = _held_out_size(hp, batch_size)
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
@@ -343,8 +365,17 @@ class HeldOut:
                 f"validation_steps is {steps}, but the validation data are {there} batches of {size} "
                 "(validation_batch_size); leave it out for all of them"
             )
+        return replace(cls.all_of(hp, split, batch_size, parts, share), steps=steps)
+
+    @classmethod
+    def all_of(
+        cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
+    ) -> HeldOut:
+        """All batches, as of test data; raises ValueError or TypeError."""
+        size = _held_out_size(hp, batch_size)
+        asked = "validation_batch_size" in hp or "validation_steps" in hp
         as_trained = None if asked or size == batch_size else batch_size
-        return cls(split, size, steps, parts, share if parts == 1 else None, as_trained)
+        return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
 
     @property
     def in_training_batches(self) -> HeldOut:
@@ -366,10 +397,18 @@ class HeldOut:
         """How many batches."""
         return self.split.updates(self.batch_size) if self.steps is None else self.steps
 
+    def first_batch(self, epoch: int) -> int:
+        """The number of the first part that is evaluated after an epoch, which its draws follow."""
+        return epoch * self.split.updates(self.part_size)
+
     def chunks(self) -> Iterator[Chunk]:
         """These batches, as they lie."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
+
+
+def _held_out_size(hp: Hyperparameters, batch_size: int) -> int:
+    return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
 
 def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:

@@ -270,7 +270,7 @@ def aliasable(leaf: Any) -> bool:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An uninitialised array that `place` need not copy for a CPU device."""
+    """An uninitialised array that `put` need not copy for a CPU device."""
     if dtype.hasobject:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

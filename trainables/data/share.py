@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 Mask: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
+
+
+def bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
+    """Where a part of so many examples begins and ends: they differ by one at most. Of numbers, or of tensors."""
+    return size * part // parts, size * (part + 1) // parts
+
+
+def filled(start: int, stop: int, size: int) -> tuple[int, int]:
+    """The same, or a row that stands in where there is none."""
+    first = min(start, size - 1)
+    return first, max(stop, first + 1)
 
 
 @dataclass(frozen=True)
@@ -36,9 +47,8 @@ class Share:
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
                 part = micro_batch * self.replicas + replica
-                start, stop = size * part // parts, size * (part + 1) // parts
-                first = min(start, size - 1)
-                found[first : max(stop, first + 1)] = True
+                start, stop = filled(*bounds(size, part, parts), size)
+                found[start:stop] = True
         return found
 
     def of_batches(self, size: int, batch_size: int) -> Mask:

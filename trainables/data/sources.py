@@ -57,6 +57,7 @@ class Stream:
     maps: tuple[Callable[..., Any], ...] = ()
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
+    order: str = ""  # see `Examples.order`
 
     def read(
         self,
@@ -207,6 +208,13 @@ def is_text(leaf: Any) -> bool:
         return False
     flat = np.asarray(leaf[:1]).reshape(-1)
     return bool(flat.size) and isinstance(flat[0], str | bytes)
+
+
+def is_one_hot(rows: Any) -> bool:
+    """Whether an array holds a 1 for the class of each example, and 0 for all others."""
+    if rows.ndim < 2 or rows.shape[-1] < 2:
+        return False
+    return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
 
 
 def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:

@@ -26,11 +26,7 @@ from trainables.data.passes import (
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
 from trainables.devices.replicas import Replicas
-
-DRAWING = (
-    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial",
-    "RandomGamma", "RandomPoissonV2",
-)  # fmt: skip
+from trainables.numbers import draws
 
 
 def uncertainty(dataset: tf.data.Dataset) -> str:
@@ -46,7 +42,7 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
         if order == "false" or (order == "default" and loose):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
         function = getattr(getattr(part, "_map_func", None), "function", None)
-        if function is not None and any(kind in DRAWING for kind in _operations(function.graph)):
+        if function is not None and any(kind in draws.RANDOM for kind, _ in draws.operations(function.graph)):
             return "a tf.data.Dataset draws in a map with num_parallel_calls; use tf.random.stateless_*, or augment()"
     return ""
 
@@ -55,12 +51,6 @@ def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
     yield dataset
     for part in dataset._inputs():
         yield from _parts(part)
-
-
-def _operations(graph: Any) -> Iterator[str]:
-    definition = graph.as_graph_def()
-    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
-        yield from (node.op for node in nodes)
 
 
 RANDOM = "is the dataset random?"
@@ -79,7 +69,7 @@ class StreamSplit(Examples):
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
             raise DataError("an empty dataset, expected at least one example")
-        self.size, self.differs = size, uncertainty(stream.read(None, 0))
+        self.size, self.order, self.differs = size, stream.order, uncertainty(stream.read(None, 0))
         self._ahead = Ahead(partial(_read, stream, self.size, replicas))
 
     def visit(self, visits: Visits) -> None:
@@ -176,6 +166,6 @@ def _next(examples: Iterator[Any]) -> Any:
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
-        raise DataError(
-            f"the dataset cannot be read or batched: {error.message.splitlines()[0]}; {sources.PADDING}"
-        ) from error
+        what = error.message.splitlines()[0]
+        hint = "" if "assertion failed" in what else f"; {sources.PADDING}"
+        raise DataError(f"the dataset cannot be read or batched: {what}{hint}") from error

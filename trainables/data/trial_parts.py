@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import Order
-from trainables.data.sources import Buckets, DataError, Rows, Stream, mixed
+from trainables.data.sources import Buckets, DataError, Rows, Stream, is_one_hot, lack_targets, mixed
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
@@ -104,16 +104,34 @@ def _joined_arrays(first: Any, second: Any) -> Any:
 
 def _joined_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
-    known = one is not None and other is not None
+    # Both end at about the same time, where it is known how long they are.
+    share = 0.5 if one is None or other is None else max(one, 1) / (max(one, 1) + max(other, 1))
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         parts = [part.read(seed, number) for part in (first, second)]
         if seed is None:
             return parts[0].concatenate(parts[1])
-        weights = [float(one or 1), float(other or 1)] if known else None  # both end at about the same time
-        return tf.data.Dataset.sample_from_datasets(parts, weights, seed=(seed + number) & 0x7FFFFFFF)
+        return tf.data.Dataset.choose_from_datasets(parts, choices(share, seed, number), stop_on_empty_dataset=False)
 
-    return Stream(ordered, one + other if one is not None and other is not None else None)
+    return Stream(ordered, one + other if one is not None and other is not None else None, order="joined")
+
+
+CHOICES = 1024
+"""Drawn at a time."""
+
+
+def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
+    """Endless: 0 for the first of two streams, which has this ``share``, and 1 for the second; by (seed, number) alone.
+
+    A permutation of all examples would be as many numbers in memory, and nobody may know how many they are.
+    """
+    key = tf.constant(mixed(seed, number), tf.int64)
+
+    def some(block: tf.Tensor) -> tf.Tensor:
+        drawn = tf.random.stateless_uniform([CHOICES], tf.stack([key, block]), alg="philox")
+        return tf.cast(drawn >= share, tf.int64)
+
+    return tf.data.Dataset.counter().map(some).unbatch()
 
 
 def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
@@ -126,7 +144,7 @@ def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         return None
     labels = _as_labels(labels)
     if labels is None:
-        raise DataError("class_weights is balanced, but the targets are no array of labels, whole numbers or one-hot")
+        raise DataError(f"class_weights is balanced, but {NO_LABELS}")
     labels = labels.reshape(-1)
     found, counts = np.unique(labels, return_counts=True)
     return {int(label): len(labels) / (len(found) * count) for label, count in zip(found, counts, strict=True)}
@@ -138,61 +156,93 @@ def labels_of(data: Any) -> Any:
         labels = [part[1] for part in data.parts if len(part) > 1]
         return np.concatenate(labels) if labels and all(np.ndim(part) == 1 for part in labels) else None
     targets = data[1] if isinstance(data, tuple) and len(data) > 1 else None
-    return _as_labels(targets) if one_hot(targets) else targets
+    return _as_labels(targets) if _are_one_hot([targets]) else targets
+
+
+FIRST = 128
+"""Examples of a stream that say whether its targets are one-hot; each later one is checked as it is read."""
+NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 
 
 def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
     """The data with sample weights by label, times those that it has; a label without weight counts 1.
 
-    Raises DataError for targets that are neither whole numbers nor one-hot, as those with several classes at once.
+    Raises DataError for targets that are neither whole numbers nor one-hot, as those with several classes at once; of a
+    stream also while it is read.
     """
     if not weights:
         return data
-    if isinstance(data, Buckets):
-        return Buckets(tuple(weighed(part, weights) for part in data.parts))
-    if isinstance(data, tuple) and len(data) == 1:
-        raise DataError("class_weights are given, but the data has no targets")
-    if not isinstance(data, tuple | tf.data.Dataset | Stream):
-        raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
+    hot = _are_one_hot(_some_targets(data))
+    if hot is None:
+        raise DataError(f"class_weights are given, but {NO_LABELS}")
     labels = np.array(sorted(weights), np.int64)
     values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
-
-    def by_label(y: Any) -> Any:
-        if y.dtype.is_floating and y.shape.rank and (y.shape[-1] or 0) > 1:
-            y = tf.argmax(y, -1)
-        place = tf.searchsorted(labels, tf.reshape(tf.cast(y, tf.int64), [-1]))
-        found = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == tf.reshape(tf.cast(y, tf.int64), [-1])
-        return tf.reshape(tf.gather(values, tf.where(found, place, len(labels))), tf.shape(y))
-
     if isinstance(data, tf.data.Dataset | Stream):
-        return data.map(lambda x, y, *given: (x, y, _product(by_label(y), given)))
-    x, y, *given = data
-    found = _as_labels(y)
-    if found is None:
-        raise DataError("class_weights are given, but the targets are no array of labels, whole numbers or one-hot")
-    place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
-    return x, y, _product(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
+        return data.map(lambda x, y, *given: (x, y, _product(_by_label(y, labels, values, hot=hot), given)))
+
+    def of_arrays(x: Any, y: Any, *given: Any) -> Any:
+        found = _whole(np.asarray(y), hot=hot)
+        place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
+        return x, y, _product(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
+
+    return Buckets(tuple(of_arrays(*part) for part in data.parts)) if isinstance(data, Buckets) else of_arrays(*data)
 
 
-def one_hot(targets: Any) -> bool:
-    """Whether an array holds a 1 for the class of each example, and 0 for all others."""
-    if not hasattr(targets, "dtype") or len(targets.shape) < 2 or targets.shape[-1] < 2:
-        return False
-    rows = np.asarray(targets)
-    return rows.dtype.kind in "iubf" and bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
+def _by_label(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
+    """The weight of each label of an example of a stream, in its pipeline."""
+    fine, found = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
+    if hot:
+        zeros, ones = (tf.reduce_sum(tf.cast(y == tf.cast(n, y.dtype), tf.int32), -1) for n in (0, 1))
+        fine = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
+        found = tf.argmax(tf.cast(y, tf.float32), -1)
+    what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
+    with tf.control_dependencies([tf.debugging.Assert(fine, [what])]):
+        flat = tf.reshape(tf.cast(found, tf.int64), [-1])
+    place = tf.searchsorted(labels, flat)
+    known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
+    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(found))
+
+
+def _some_targets(data: Any) -> list[Any]:
+    """Targets with an axis of examples: all of arrays, the first ones of a stream. Raises DataError where are none."""
+    if isinstance(data, Buckets):
+        return [targets for part in data.parts for targets in _some_targets(part)]
+    if isinstance(data, tuple):
+        if len(data) > 1:
+            return [data[1]]
+        raise DataError("class_weights are given, but the data has no targets")
+    if not isinstance(data, tf.data.Dataset | Stream):
+        raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
+    dataset = data.read(None, 0) if isinstance(data, Stream) else data
+    if lack_targets(dataset.element_spec):
+        raise DataError("class_weights are given, but the data has no targets")
+    with tf.device("/cpu:0"):
+        return [y[None] if hasattr(y, "dtype") else y for _, y, *_ in dataset.take(FIRST).as_numpy_iterator()]
+
+
+def _are_one_hot(targets: Sequence[Any]) -> bool | None:
+    """Whether all of these hold a 1 for the class and 0 elsewhere; False: they are whole numbers; None: no labels."""
+    if not all(hasattr(part, "dtype") for part in targets):
+        return None
+    rows = [np.asarray(part) for part in targets]
+    return True if all(map(is_one_hot, rows)) else False if all(map(_are_whole, rows)) else None
+
+
+def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
+    return rows.dtype.kind in "iub" or (
+        rows.dtype.kind == "f" and rows.ndim < 2 and bool((rows == np.round(rows)).all())
+    )
+
+
+def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = rows.argmax(-1) if hot else rows
+    return found.astype(np.int64)
 
 
 def _as_labels(targets: Any) -> Any:
     """Targets as whole numbers, as Keras's class weights take them; None for what is no label."""
-    if one_hot(targets):
-        return np.asarray(targets).argmax(-1)
-    if not hasattr(targets, "dtype"):
-        return None
-    rows = np.asarray(targets)
-    whole = rows.dtype.kind in "iub" or (
-        rows.dtype.kind == "f" and rows.ndim < 2 and bool((rows == np.round(rows)).all())
-    )
-    return rows.astype(np.int64) if whole else None
+    hot = _are_one_hot([targets])
+    return None if hot is None else _whole(np.asarray(targets), hot=hot)
 
 
 def _product(by_label: Any, given: Any) -> Any:

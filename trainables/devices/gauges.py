@@ -140,7 +140,7 @@ class Gauges:
         """
         wall = time.perf_counter() - self._began
         measures = {
-            "memory_peak_bytes": float(_host_peak()),
+            "memory_peak_bytes": float(host_peak()),
             "cpu_cores": (time.process_time() - self._cpu_s) / wall / trials,
         }
         measures |= self._given
@@ -155,6 +155,7 @@ class Gauges:
         return measures
 
 
-def _host_peak() -> int:
+def host_peak() -> int:
+    """The most bytes of memory that this process has had."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024

@@ -14,7 +14,9 @@ import tensorflow as tf
 from tensorflow.python.framework import config
 
 from trainables.devices.placement import Placement
+from trainables.devices.replicas import Replicas
 
+HALF = ("float16", "bfloat16")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
@@ -67,11 +69,6 @@ class LossScale:
         """What a checkpoint must hold."""
         return [self.scale, self.good]
 
-    def reset(self) -> None:
-        """Back to the start of a trial."""
-        self.scale.assign(self.initial)
-        self.good.assign(0)
-
     def update(self, finite: tf.Tensor) -> None:
         """Adjust after an update; ``finite``: whether its gradients, summed over replicas, were finite."""
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
@@ -79,6 +76,15 @@ class LossScale:
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
         self.scale.assign(tf.maximum(self.scale * factor, 1.0))
         self.good.assign(tf.where(grow, tf.zeros_like(good), good))
+
+
+RELATIVE_OF_TF32 = 2e-3
+"""Of a value, which factors that were rounded to 10 bits move by less where it is computed in another order."""
+
+
+def rounds_factors(replicas: Replicas) -> bool:
+    """Whether replicas may compute products of float32 in TF32."""
+    return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 
 MAY_DIFFER = "the last digits, from run to run: GPUs add up in no fixed order, cuDNN takes the kernels that it times"

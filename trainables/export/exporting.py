@@ -24,6 +24,7 @@ from trainables.export import fresh_process, model_files
 from trainables.export.model_files import Signature, Written
 from trainables.export.plain_model import Plain, averaged
 from trainables.loop.trial import Trial
+from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe.refusals import own_methods
 from trainables.replicas import slices
@@ -209,7 +210,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
         parts, replica = here()
         cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
-        cut.draw(tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, EVALUATION)
+        cut.draw(tf.constant(seeds.short(trial.assignment.seed)), number, EVALUATION)
         cut.seeds = "keyed"  # others for each batch, without a change of the model's generators
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):

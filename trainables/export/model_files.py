@@ -18,6 +18,7 @@ from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from sweep.errors import in_short
+from trainables.devices.precision import HALF
 from trainables.export import onnx_file
 
 FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
@@ -139,7 +140,7 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> Written:
 
 def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
     narrow = sorted({layer.compute_dtype for layer in model._flatten_layers() if hasattr(layer, "compute_dtype")})
-    narrow = [dtype for dtype in narrow if dtype in ("float16", "bfloat16")]
+    narrow = [dtype for dtype in narrow if dtype in HALF]
     if narrow:
         raise NotExportable(
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "

@@ -14,6 +14,7 @@ from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from trainables.devices import precision
+from trainables.devices.precision import HALF
 from trainables.loop import building
 from trainables.loop.trial import Trial
 from trainables.numbers import seeds
@@ -152,7 +153,7 @@ def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
     """The model, or where that gives narrower floats one around it."""
     given = keras_corrections.symbolic(example)
     outputs = keras.tree.flatten(model(given))
-    if all(str(output.dtype) not in ("float16", "bfloat16") for output in outputs):
+    if all(str(output.dtype) not in HALF for output in outputs):
         return model
     inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example)
     wide = keras.tree.map_structure(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.trial import Spent, Trial
 from trainables.loop.update import Graph
+from trainables.numbers import seeds
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, random_layers
 from trainables.state.owned import Arrays
@@ -61,6 +63,12 @@ def _of_graph(graph: Graph) -> str:
         "a hook hears of each update": graph.watch is not None,
     }
     return next((why for why, there in reasons.items() if there), "")
+
+
+def _graph_program(trial: Trial) -> GraphProgram:
+    if not isinstance(trial.program, GraphProgram):
+        raise Refused(hindrance(trial))
+    return trial.program
 
 
 def alike(one: Trial, other: Trial) -> bool:
@@ -181,8 +189,8 @@ class _Places:
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
-        seeds = [self.trial(place).assignment.seed & 0x7FFFFFFF for place in firsts]
-        return Given(tensors, *map(tf.constant, (orders, count, size, seeds, numbers, firsts, self.streams)))
+        drawn = [seeds.short(self.trial(place).assignment.seed) for place in firsts]
+        return Given(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
 
 
 class Group:
@@ -295,9 +303,7 @@ class Group:
         for member, state in zip([] if places is None else places.members, states, strict=True):
             if member is not None:  # also of one that is not trained now
                 member.state = state
-        program = members[0].trial.program
-        if not isinstance(program, GraphProgram):
-            raise Refused("Model.fit trains it")
+        program = _graph_program(members[0].trial)
         keys = [stream(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         stack = _stack(program, members, several=len(streams) > 1)
@@ -328,15 +334,15 @@ class Group:
         try:
             if why := hindrance(trial):
                 raise Refused(why)
+            program = _graph_program(trial)
             with trial.placement.replicas.scope():
                 self._trace(members)
-                program = trial.program
-                if isinstance(program, GraphProgram) and program.gain is None:
+                if program.gain is None:
                     program.gain = self._try(members)
         except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {first_line(error)}") from error
-        if (gain := getattr(program, "gain", None) or 1.0) < 1:
+        if (gain := program.gain or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
@@ -360,9 +366,7 @@ class Group:
         once it was assigned gets the new value from a variable, and the old one from values.
         """
         places, trial, first = self._placed(members), members[0].trial, members[0]
-        program, stack, place = trial.program, places.stack, places.of(first)
-        if not isinstance(program, GraphProgram) or place is None:
-            raise Refused("Model.fit trains it")
+        program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
         chunk, size, seed = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size, trial.assignment.seed
         there, rate = updates(len(chunk.order), size), np.nanmax(trial.rates())
 
@@ -408,30 +412,26 @@ class Group:
         places.stack.epoch_s = min(places.stack.epoch_s or time_s, time_s)
         self._trained_s += time_s
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
-        found: list[Callable[[], EpochReported]] = []
         for member in members:
-            place = places.of(member)
-            if place is None:
-                raise LookupError("a member without a place")
             member.trial.together = max(member.trial.together, len(members))
-            found.append(_concluding(member.trial, rates[member], trained[place], evaluated[place], spent))
-        return found
+        of = [(member, places.members.index(member)) for member in members]
+        return [_concluding(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
 
     def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
-        count_all, size = trials[0].walk.per_epoch, trials[0].walk.batch_size
-        each = np.zeros((count_all, stack.trials), np.float32)
+        size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
                 each[:, place] = rates[member]
         done, seen, waited, sums = 0, 0, 0.0, stack.zeros(training=True)
         finite = np.ones(stack.trials, bool)
+        firsts = [trial.walk.first_update(trial.epoch + 1) for trial in trials]
         walks = zip(*(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True)
         asked = time.perf_counter()
         for chunks in walks:
             waited += time.perf_counter() - asked
             count = updates(len(chunks[0].order), size)
-            given = places.given(chunks, count, size, [trial.epoch * count_all + done for trial in trials])
+            given = places.given(chunks, count, size, [first + done for first in firsts])
             sums, sound = stack.train(given, each[done : done + count], sums)
             finite &= sound.numpy()
             done, seen = done + count, seen + len(chunks[0].order)
@@ -439,7 +439,8 @@ class Group:
                 break
             asked = time.perf_counter()
         found = stack.reported(sums, seen, training=True)
-        return [Trained(scalars(found[k]), bool(finite[k]), waited, seen) for k in range(stack.trials)]
+        wait_s = waited / len(rates)  # of the trials' time each has its share, and so of this part of it
+        return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
     def _evaluated(self, places: _Places) -> list[Evaluated | None]:
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
@@ -447,7 +448,7 @@ class Group:
         if held_out is None:
             return [None] * stack.trials
         sums, size, seen = stack.zeros(training=False), held_out.part_size, 0
-        done = [(trial.epoch + 1) * held_out.split.updates(size) for trial in trials]
+        done = [held_out.first_batch(trial.epoch + 1) for trial in trials]
         for chunk in held_out.chunks():
             count = updates(len(chunk.order), size)
             sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
@@ -493,9 +494,4 @@ def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
 
 def _least_s(call: Callable[[], Any]) -> float:
     """Return the least time that a call takes."""
-    found = []
-    for _ in range(REPEATED):
-        began = time.perf_counter()
-        call()
-        found.append(time.perf_counter() - began)
-    return min(found)
+    return min(timeit.repeat(call, number=1, repeat=REPEATED))

@@ -21,7 +21,9 @@ from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
+from trainables.loop.graph_program import padded
 from trainables.loop.update import Graph
+from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, valued
 from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
@@ -123,9 +125,7 @@ class Stack:
 
     def train(self, given: Given, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train on batches at these rates, by batch and trial; return the sums of losses, and what is finite."""
-        padded = np.zeros([given.orders.shape[1], self.trials], np.float32)  # one shape whatever the batch size
-        padded[: len(rates)] = rates
-        return self._train(given, tf.constant(padded), sums)
+        return self._train(given, padded(rates, given.orders.shape[1]), sums)
 
     def evaluate(self, given: Given, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate batches, which all trials have in common; return the sums of losses."""
@@ -164,8 +164,7 @@ class Stack:
         _, totals, finite = tf.while_loop(lambda i, *_: i < given.count, one, (tf.constant(0), sums, on))
         with tf.control_dependencies([finite]):
             weights = [tf.identity(self._values[place]) for place in self._trained]
-            sound = [tf.reduce_all(tf.math.is_finite(tf.reshape(w, [self.trials, -1])), 1) for w in weights]
-        return totals, tf.reduce_all(tf.stack([finite, *sound]), 0)
+        return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
         own = self._own(given)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ import tensorflow as tf
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices import nvml
+from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
 from trainables.state.attributes import Traces
@@ -76,12 +75,6 @@ class Programs:
         self._held = [held for held in self._held if held[1] is not program]
         self._shares.pop(id(program), None)
 
-    def clear(self) -> None:
-        """Forget all programs."""
-        self._held.clear()
-        self._shares.clear()
-        gc.collect()
-
 
 KEPT_ON_HOST, KEPT_ON_GPU = 0.25, 0.4
 """Of a trial's part of a machine's memory, by its CPUs, and of its GPUs: the rest is for data and activations."""
@@ -121,5 +114,4 @@ def _host_used() -> float:
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return float(peak if sys.platform == "darwin" else peak * 1024)
+    return float(host_peak())

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
-from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
+from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import stopwatch
 from trainables.loop.intake import Intake
@@ -25,7 +25,9 @@ from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, s
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
+from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION, compiling
+from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.recipe.rates import rate_variable
@@ -165,7 +167,7 @@ class FitProgram(Program):
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
-            batch = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), self._example(data))
+            batch = batch_specs(self._example(data))
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
@@ -222,12 +224,12 @@ class FitProgram(Program):
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
         seen: list[int] = []
-        first, count = (epoch - 1) * len(rates), len(rates)
+        first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        setting = _Rates(rates, self.optimizers, sets=not self.sets_no_rate)
+        setting, losses = _Rates(rates, self.optimizers, sets=not self.sets_no_rate), _Losses()
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -236,10 +238,10 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, _Counting(self._number, first), *map(_OfBatches, self.callbacks)],
+                callbacks=[setting, losses, _Counting(self._number, first), *map(_OfBatches, self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
-        finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
+        finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
         return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
 
     @go_with_owner
@@ -264,15 +266,11 @@ class FitProgram(Program):
                 raise
             raise NotInFit(f"training.jit_compile is true, and {reason(error)}; leave it out") from error
 
-    def _weights_finite(self) -> bool:
-        return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
-
     @contextmanager
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
-        one = self._example(data, augment=augment)
-        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
+        signature = batch_specs(self._example(data, augment=augment))
         source = [batches]  # TensorFlow keeps the function for ever, and with it all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
@@ -300,9 +298,8 @@ class FitProgram(Program):
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
             return as_fit_takes(gather_examples(tensors, rows))
-        size, zero = tf.constant(len(rows)), tf.constant(0)
-        cut = Slice(size, zero, size)
-        cut.draw(tf.constant(seed & 0x7FFFFFFF), tf.constant(update))
+        cut = Slice.whole(tf.constant(len(rows)))
+        cut.draw(tf.constant(seeds.short(seed)), tf.constant(update))
         return as_fit_takes(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
 
 
@@ -317,7 +314,7 @@ def _in_slices(
         counts = tf.cast(sums([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
         piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seed & 0x7FFFFFFF), tf.convert_to_tensor(number), 0 if training else EVALUATION)
+        piece.draw(tf.constant(seeds.short(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -364,6 +361,22 @@ class _Counting(keras.callbacks.Callback):
 
     def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._number.assign(self._first + batch)
+
+
+class _Losses(keras.callbacks.Callback):
+    """Notes whether the loss of each batch is finite: what a step returns may be that of the last one alone."""
+
+    async_safe = True  # or Keras would have the host wait for each batch
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.finite = True
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.finite &= bool(np.all(np.isfinite((logs or {}).get("loss", 0.0))))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.on_train_batch_end(0, logs)
 
 
 class _OfBatches(keras.callbacks.Callback):

@@ -1,7 +1,7 @@
 """A program of our own loop: a graph and the state that its trials begin with.
 
-This is the training loop as the host sees it: chunks of data go in, sums of losses come out, and `reset` makes
-it ready for another trial of the same structure.
+This is the training loop as the host sees it: chunks of data go in, sums of losses come out. Its `state` is put back
+before another trial of the same structure, which `begin_as` prepares for a seed of its own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import tensorflow as tf
 from trainables.data.chunks import Chunk, updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
+from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.update import Graph, are_finite
+from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
+from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import additivity, global_losses
@@ -36,7 +38,7 @@ from trainables.state.registered import go_with_owner
 
 BLOCK = 32
 """Updates between two looks at whether all is finite: at each, the host waits for the device."""
-RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
+RELATIVE = 2e-6
 """Of the loss: what rounding makes of it where the same examples are computed in other batches."""
 
 
@@ -48,7 +50,6 @@ class GraphProgram(Program):
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
         self.validates_as_it_trains = bool(graph.step.by_itself)
-        self.loss_scale = graph.loss_scale
         self.by_epoch: EpochAverage | None = None
         self._graph, self.xla = graph, Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # in which several trials of it are trained together
@@ -130,8 +131,9 @@ class GraphProgram(Program):
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
-        evaluating = self._graph.traced[traced:]
-        self._counts = [held.raw for graph in evaluating for held in self.state.written(graph).values()]
+        written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
+        # Without validation it is the test data whose evaluation is traced, later.
+        self._counts = [self.state[path].raw for path in self.state] if validation is None else written
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
@@ -154,18 +156,21 @@ class GraphProgram(Program):
         So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch,
         and where a metric gives one number for a batch: then numbers are those of `Model.fit` in its batches alone.
         """
-        if data.as_trained is None or data.split.size <= data.as_trained:
+        if data.as_trained is None:
             return False
-        count = min(data.batch_size, data.split.size)
-        once = replace(data, steps=1)
-        parts = replace(data.in_training_batches, steps=-(-count // data.as_trained))
+        size = updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
+        few, many = data.split.steps_alike(size, data.as_trained)
+        if few == many:
+            return False
+        once = replace(data, batch_size=size, steps=few)
+        parts = replace(data.in_training_batches, steps=many)
         before = [(raw, self.state.values(raw)) for raw in self._counts]
         found = []
         for one in (once, parts):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
                 self.state.put(raw, values or ())
-        exact = self.model.compute_dtype == "float32" and not self._graph.replicas.on_gpu
+        exact = self.model.compute_dtype == "float32" and not rounds_factors(self._graph.replicas)
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
@@ -235,7 +240,7 @@ class GraphProgram(Program):
         """Train one epoch (from 1), one rate per update."""
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
-        first, done, seen, finite = (epoch - 1) * len(rates), 0, 0, True
+        first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
         chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
@@ -243,8 +248,8 @@ class GraphProgram(Program):
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
             with stopwatch.profiled(profile_into if kept else None):
-                sums, all_finite = self.train_chunk(*arguments, sums)
-                finite = bool(all_finite)
+                sums, sound = self.train_chunk(*arguments, sums)
+                finite = bool(sound)
             done, seen = done + count, seen + len(chunk.order)
             if not finite:
                 break
@@ -276,9 +281,9 @@ class GraphProgram(Program):
         """The loss and metrics over validation data, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
-        done = epoch * data.split.updates(batch_size)
+        done = data.first_batch(epoch)
         with self.average.swapped() if self.average else nullcontext():
-            for chunk in self._evenly(data.chunks(), data.batch_size):
+            for chunk in self._evenly(data.chunks(), batch_size):
                 count = updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done, seen = done + count, seen + len(chunk.order)
@@ -318,12 +323,12 @@ def train_batches(
         end = tf.minimum(first + BLOCK, given.count)
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
 
-    _, totals, all_finite = tf.while_loop(
+    _, totals, sound = tf.while_loop(
         lambda i, _, finite: tf.logical_and(i < given.count, finite),  # a long epoch is not wasted
         block,
         (tf.constant(0), sums, tf.constant(True)),
     )
-    return totals, tf.logical_and(all_finite, are_finite([v.value for v in graph.trained]))
+    return totals, tf.logical_and(sound, all_finite([v.value for v in graph.trained]))
 
 
 def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -353,9 +358,14 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
 
 def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
     """Batches, and the learning rate of each."""
-    padded = np.zeros(given.order.shape[0], np.float32)  # one shape whatever the batch size: one trace
-    padded[: len(rates)] = rates
-    return given, tf.constant(padded)
+    return given, padded(rates, given.order.shape[0])
+
+
+def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
+    """The rates of updates, as many as a chunk has rows: one shape whatever the batch size, and so one trace."""
+    found = np.zeros([rows, *rates.shape[1:]], np.float32)
+    found[: len(rates)] = rates
+    return tf.constant(found)
 
 
 def common(kinds: Sequence[Any]) -> Any:

@@ -63,11 +63,6 @@ class Intake:
         self._takes = _form(author)
         self._own = type(author).augment is not Author.augment
 
-    @property
-    def changes_targets(self) -> bool:
-        """Whether training sees other targets or weights than those of the data."""
-        return len(self._takes) > 3 or self.mixing.mixes
-
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
         """The examples of a slice that has draws, gathered once the tensors of ``after`` are there.
 
@@ -176,7 +171,7 @@ class Intake:
 
         def on_each() -> None:
             rows, zero = tf.constant(ROWS), tf.constant(0)
-            cut = Slice(rows, zero, rows, seeds="keras")
+            cut = Slice.whole(rows, "keras")
             cut.draw(zero, zero)
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
             found = tuple(part for part in (x, y, weight) if part is not None)

@@ -23,7 +23,7 @@ import tensorflow as tf
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import Chunk
-from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
+from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
@@ -31,7 +31,9 @@ from trainables.loop.intake import Example, Intake
 from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
+from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
+from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups
 from trainables.recipe.rates import own_rate
 from trainables.recipe.refusals import Refused
@@ -225,7 +227,7 @@ class ServedProgram(Program):
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
         """One epoch of updates, in the order of the walk but for those that overtake one another."""
-        first = (epoch - 1) * len(rates)
+        first = walk.first_update(epoch)
         given = ((batch, rates[i], first + i) for i, batch in enumerate(_batches(walk.epoch(epoch), walk.batch_size)))
         sums, seen = self._sums(self._train_step, given, walk.seed)
         finite = not sums[0] and self._weights_finite()
@@ -233,7 +235,7 @@ class ServedProgram(Program):
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """The loss and metrics over validation data, by all workers."""
-        first = epoch * data.split.updates(data.part_size)
+        first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
         return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
 
@@ -252,7 +254,7 @@ class ServedProgram(Program):
             seen += count
 
         for batch, rate, number in given:
-            arguments = (tf.constant(rate, tf.float32), tf.constant(seed & 0x7FFFFFFF), tf.constant(number))
+            arguments = (tf.constant(rate, tf.float32), tf.constant(seeds.short(seed)), tf.constant(number))
             count = int(tf.nest.flatten(batch)[0].shape[0])
             waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
             if len(waiting) > most:
@@ -279,7 +281,7 @@ class ServedProgram(Program):
     def _weights_finite(self) -> bool:
         for weight in self._weights:
             with tf.device(weight.device):
-                if not bool(tf.reduce_all(tf.math.is_finite(weight.variable.read_value()))):
+                if not bool(all_finite([weight.variable.read_value()])):
                     return False
         return True
 
@@ -303,7 +305,6 @@ class ServedProgram(Program):
 
     def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
         example = data.example()
-        specs = [tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype)) for leaf in tf.nest.flatten(example)]
 
         def flat(*given: tf.Tensor) -> tf.Tensor:
             *leaves, rate, seed, number = given
@@ -311,11 +312,13 @@ class ServedProgram(Program):
             return self._replicas.run(step, batch, rate, seed, number)
 
         numbers = (tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
-        return tf.function(flat, autograph=False).get_concrete_function(*specs, *numbers)
+        return tf.function(flat, autograph=False).get_concrete_function(
+            *tf.nest.flatten(batch_specs(example)), *numbers
+        )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, seeds="keyed")
+        cut = Slice.whole(size, "keyed")
         cut.draw(seed, number)
         example = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
@@ -329,7 +332,7 @@ class ServedProgram(Program):
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, seeds="keyed")
+        cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)
         example = gather_examples(batch, tf.range(size))
         with slices.entered(cut):
@@ -348,7 +351,7 @@ class ServedProgram(Program):
         places = [[known.index(i) for i in group if i in known] for group in groups]
         found = [rows[i] for i in known]
         floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
-        finite = tf.reduce_all([tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)])
+        finite = all_finite([loss, *floats])
         found = clipping.clip(found, self._bounds, [group for group in places if group])
 
         def update() -> tf.Tensor:

@@ -249,7 +249,7 @@ def shapes_of(
 
     def on_each() -> None:
         tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
-        cut = Slice(one, tf.constant(0), one, seeds="keras")
+        cut = Slice.whole(one, "keras")
         cut.draw(one, one, 0 if intake else EVALUATION)
         rows = tf.constant([0])
         given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)

@@ -16,7 +16,7 @@ from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
-from trainables.data.passes import VALIDATION_BATCH, Chunk, Examples, HeldOut, Walk
+from trainables.data.passes import Chunk, Examples, HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import hooks
@@ -93,15 +93,19 @@ class Trial:
 
     def prepare(self) -> None:
         """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
-        program = self.program
         self.stopwatch.begin()
         if self.held_out is not None:
-            with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
-                as_trained = program.validates_as_it_trains
-                if as_trained or program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
-                    self.held_out = self.held_out.in_training_batches
+            self.held_out = self._in_its_batches(self.held_out)
             self.stopwatch.lap("build")
         self._compile_updates()
+
+    def _in_its_batches(self, data: HeldOut) -> HeldOut:
+        """Return validation or test data in batches of the training where larger ones would give other numbers."""
+        program = self.program
+        with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
+            as_trained = program.validates_as_it_trains
+            as_trained = as_trained or program.depends_on_the_batch(data, seed=self.assignment.seed)
+        return data.in_training_batches if as_trained else data
 
     def _compile_updates(self) -> None:
         self.stopwatch.begin()
@@ -221,9 +225,8 @@ class Trial:
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
             whole = split(residence.written(data), replicas, "test data")
-            size = self.hp.integer("validation_batch_size", max(self.walk.batch_size, VALIDATION_BATCH), standard=True)
-            size = size if self.held_out is None else self.held_out.batch_size  # as the loss may ask for
-            held_out = HeldOut(whole, size, parts=self.assignment.accumulate)
+            held_out = HeldOut.all_of(self.hp, whole, self.walk.batch_size, self.assignment.accumulate)
+            held_out = self._in_its_batches(held_out)
             return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -307,6 +310,7 @@ class Trial:
             "rate_scale": self.rate_scale,
             "rate_set": self.rate_set,
             "frozen": self.frozen,
+            **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
         }
@@ -323,6 +327,8 @@ class Trial:
             hooks.freeze(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
+        if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:
+            raise checkpoint.CheckpointError("its examples came in an order that is not drawn any more; it begins anew")
         if self.reduction:
             self.reduction.restore(about["reduction"])
 

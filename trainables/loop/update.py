@@ -24,6 +24,7 @@ from trainables.loop.hooks import Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
 from trainables.numbers.draws import EVALUATION, Drawn, is_compiling
+from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
@@ -127,7 +128,7 @@ class Graph:
                     parts, _ = self.replicas.run(self._gradients, compute, *given)
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
-            good = are_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
+            good = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
             parts = self._clipped(parts)
             self._apply(turn, parts)
             if self.loss_scale and before:
@@ -302,7 +303,7 @@ class Graph:
         values = self.replicas.first(
             self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
         )
-        return values, are_finite([values.get("loss", tf.constant(0.0))])
+        return values, all_finite([values.get("loss", tf.constant(0.0))])
 
     def _trained_by_the_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
         return self.step.evaluate(cut, example, training=True)
@@ -450,20 +451,6 @@ class Graph:
 def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
     """Whether a part of a batch, however large, has the gradient of just these rows: their number is known."""
     return rows[1].shape.num_elements() is not None
-
-
-def are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Whether all numbers of these tensors are finite; integers are.
-
-    One operation for each: a sum has each NaN and infinity of its terms. Numbers whose sum has no place in float32 are
-    told to be infinite, as they soon would be. A `tf.cond` on it would let the host wait for the device each time.
-    """
-    sums: dict[tf.DType, list[tf.Tensor]] = {}
-    for tensor in tensors:
-        if tensor.dtype.is_floating:
-            wide = tf.cast(tensor, tf.float32) if tensor.dtype.size < tf.float32.size else tensor
-            sums.setdefault(wide.dtype, []).append(tf.reduce_sum(wide))
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.stack(found))) for found in sums.values()])
 
 
 @contextmanager

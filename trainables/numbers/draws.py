@@ -27,6 +27,22 @@ HOST = "on_host"
 _present = threading.local()
 
 
+RANDOM = (
+    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomUniformInt",
+    "RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "UniformCandidateSampler",
+    "LogUniformCandidateSampler", "LearnedUnigramCandidateSampler", "FixedUnigramCandidateSampler",
+    "SampleDistortedBoundingBoxV2",
+)  # fmt: skip
+"""The kinds of operations that draw from generators of their own, which follow no seed of a trial."""
+
+
+def operations(graph: Any) -> Iterator[tuple[str, str]]:
+    """The kinds and names of all operations of a graph, and of the functions that it calls."""
+    definition = graph.as_graph_def()
+    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
+        yield from ((node.op, node.name) for node in nodes)
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Rows ``start`` to ``start + count`` of a batch of ``size``, or those at ``places``."""

@@ -22,6 +22,11 @@ _OF_KERAS = ("global_seed_generator", "global_random_seed")
 _kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
 
 
+def short(seed: int) -> int:
+    """A seed in the 31 bits that TensorFlow's integers have for it."""
+    return seed & 0x7FFFFFFF
+
+
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """`random` and `np.random` begin with this seed inside, and go on outside as if nothing had been drawn."""

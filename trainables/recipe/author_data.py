@@ -144,7 +144,7 @@ class AuthorData:
         """The raw inputs of the split that exports are compared on, where a trial has features in their place."""
         with self._surroundings.watched(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
-        whole = assignment.fold is not None or assignment.training.get("all_data", False)
+        whole = trial_parts.cut_of(assignment) != trial_parts.PARTS
         data = train if validation is None else trial_parts.joined(train, validation) if whole else validation
         return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.written(data))[0])
 

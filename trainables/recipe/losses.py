@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.sources import is_one_hot
 from trainables.numbers.live import LiveNumber
 
 ONE_LINE = "say it in one line: def loss(self, hp, model): return keras.losses..."
@@ -63,7 +64,7 @@ class Targets:
         return cls(
             dtype=rows.dtype,
             shape=tuple(rows.shape[1:]),
-            one_hot=_is_one_hot(rows),
+            one_hot=is_one_hot(rows),
             shares=shares and np.allclose(rows.astype(np.float64).sum(-1), 1, atol=1e-3),
             zero_one=not numbers and bool(np.isin(rows, (0, 1)).all()),
         )
@@ -170,10 +171,6 @@ def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
 def _alike(wanted: Any, shape: Any) -> bool:
     """Whether targets have this shape; None stands for any size."""
     return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
-
-
-def _is_one_hot(rows: Any) -> bool:
-    return rows.ndim > 1 and rows.shape[-1] > 1 and bool(np.isin(rows, (0, 1)).all() and (rows.sum(-1) == 1).all())
 
 
 def _ending(activation: str | None) -> str:

@@ -19,7 +19,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.passes import Examples
+from trainables.data.passes import Examples, batch_specs
+from trainables.data.share import bounds, filled
+from trainables.devices.precision import HALF, RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
@@ -29,10 +31,9 @@ from trainables.state.owned import Held, State
 
 EXAMPLES = 31
 """How many are tried: an odd number, for parts of unlike sizes."""
-RELATIVE, RELATIVE_OF_TF32, RELATIVE_OF_HALF = 1e-4, 2e-3, 5e-2
+RELATIVE, RELATIVE_OF_HALF = 1e-4, 5e-2
 """Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
 by, ten times that."""
-HALF = ("float16", "bfloat16")
 ABSOLUTE = 1e-6
 ROUNDED = 1e-2
 """Of these shares, by which weights are moved to see whether rounding explains a difference."""
@@ -129,7 +130,8 @@ class _One:
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
-        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.replicas) else RELATIVE
+        rounds = rounds_factors(tried.replicas)
+        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if rounds else RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused where these examples give something else in parts.
@@ -174,8 +176,7 @@ class _One:
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
         if edges is not None:
-            firsts = [min(a, size - 1) for a in edges]  # of an empty part, a row that stands in
-            slots = [(f, max(b, f + 1), b - a) for f, (a, b) in zip(firsts, itertools.pairwise(edges), strict=False)]
+            slots = [(*filled(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
             calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
@@ -285,13 +286,9 @@ def _size(examples: Any) -> int:
     return len(tf.nest.flatten(examples)[0])
 
 
-def _is_tf32(replicas: Replicas) -> bool:
-    return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
-
-
 def _cuts(size: int, parts: int) -> list[list[int]]:
     """Where to cut: evenly, as a batch is, and once so that the last part has nearly all."""
-    even = [size * i // parts for i in range(parts + 1)]
+    even = [bounds(size, i, parts)[0] for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
@@ -330,9 +327,13 @@ def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
 
 def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """What computes a micro-batch of each replica, and its graph; sizes are as unknown as in training."""
-    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
     number, numbers = tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.int32)
-    signature = [specs, number, *[numbers] * 3, {name: tf.TensorSpec([], tf.float32) for name in mode.totals}]
+    signature = [
+        batch_specs(examples),
+        number,
+        *[numbers] * 3,
+        {name: tf.TensorSpec([], tf.float32) for name in mode.totals},
+    ]
 
     def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
         def on_each(given: Any) -> Any:

@@ -24,6 +24,7 @@ from keras.src.random import seed_generator
 from keras.src.utils import naming
 from tensorflow.python.distribute import values
 
+from trainables.devices.precision import HALF
 from trainables.devices.replicas import of_each_replica
 from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import slices
@@ -267,7 +268,7 @@ def outputs_in_float32(model: keras.Model) -> None:
         layer = output._keras_history.operation
         if isinstance(layer, keras.Model):
             outputs_in_float32(layer)
-        elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in ("float16", "bfloat16"):
+        elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in HALF:
             layer.dtype_policy = keras.DTypePolicy("float32")
 
 

@@ -12,11 +12,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
+from trainables.data.sources import mixed
 from trainables.devices import parameter_server
 from trainables.devices.replicas import in_scope_of_servers
+from trainables.numbers import seeds
 from trainables.state.checkpoint import Shard
 
 TABLE = "embeddings"
@@ -133,8 +134,7 @@ class ShardedEmbedding(keras.layers.Layer):
     def _block(self, number: int) -> tf.Tensor:
         kind, config = type(self.embeddings_initializer), self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):
-            drawn = np.random.SeedSequence([int(self.embeddings_initializer.seed), number])
-            config["seed"] = int(drawn.generate_state(1)[0]) & 0x7FFFFFFF
+            config["seed"] = seeds.short(mixed(int(self.embeddings_initializer.seed), number))
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
+from trainables.data.share import bounds
 from trainables.devices.replicas import here, sums
 from trainables.numbers.draws import Draws, Rows, drawn_for
 
@@ -59,6 +60,11 @@ class Slice:
     graph: Any = None  # in which it is computed
     mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)  # by id, with what stands for them
 
+    @classmethod
+    def whole(cls, size: tf.Tensor, seeds: Seeds = "counted") -> Slice:
+        """All of a batch."""
+        return cls(size, tf.constant(0), size, seeds=seeds)
+
     @property
     def count(self) -> tf.Tensor:
         """Examples in this slice; 0 where a row stands in."""
@@ -94,8 +100,8 @@ class Slice:
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
     """One of the parts of a global batch, which differ by one example at most."""
     if parts == 1:
-        return Slice(size, tf.constant(0), size)
-    start, stop = size * part // parts, size * (part + 1) // parts
+        return Slice.whole(size)
+    start, stop = bounds(size, part, parts)
     first = tf.minimum(start, size - 1)
     return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start, stop - start)
 

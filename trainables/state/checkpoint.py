@@ -12,6 +12,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -113,8 +114,7 @@ class Shard:
 
     def name_of(self, start: int, stop: int) -> str:
         """Some of its rows, as TensorFlow's files name them."""
-        width = int(self.variable.shape[1])
-        return f"{self.rows} {width} {start},{stop - start}:0,{width}"
+        return _named(self.rows, int(self.variable.shape[1]), start, stop)
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
@@ -142,17 +142,9 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
     for number, (path, written) in enumerate(about.items()):
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
-                try:
-                    with tf.device(part.device):
-                        (rows,) = tf.raw_ops.RestoreV2(
-                            prefix=_prefix(folder, number, first),
-                            tensor_names=[path],
-                            shape_and_slices=[part.name_of(start, stop)],
-                            dtypes=[part.variable.dtype],
-                        )
-                        part.variable[start - part.start : stop - part.start].assign(rows)
-                except _UNREADABLE as error:
-                    raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
+                with _readable(folder, path), tf.device(part.device):
+                    rows = _rows(_prefix(folder, number, first), path, part.name_of(start, stop))
+                    part.variable[start - part.start : stop - part.start].assign(rows)
 
 
 def whole_table(
@@ -161,18 +153,28 @@ def whole_table(
     """All rows of a saved table, the ``number``-th of its checkpoint, in this process; raises CheckpointError."""
     rows, parts = max(stop for _, stop in written), []
     for start, stop in written:
-        try:
-            with tf.device("/cpu:0"):
-                read = tf.raw_ops.RestoreV2(
-                    prefix=_prefix(folder, number, start),
-                    tensor_names=[path],
-                    shape_and_slices=[f"{rows} {width} {start},{stop - start}:0,{width}"],
-                    dtypes=[tf.float32],
-                )
-        except _UNREADABLE as error:
-            raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
-        parts.append(read[0].numpy())
+        with _readable(folder, path), tf.device("/cpu:0"):
+            parts.append(_rows(_prefix(folder, number, start), path, _named(rows, width, start, stop)).numpy())
     return np.concatenate(parts)
+
+
+@contextmanager
+def _readable(folder: Path, path: str) -> Iterator[None]:
+    """Raise CheckpointError for what cannot be read of a table inside the block."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
+
+
+def _rows(prefix: str, path: str, some: str) -> tf.Tensor:
+    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[some], dtypes=[tf.float32])
+    return read[0]
+
+
+def _named(rows: int, width: int, start: int, stop: int) -> str:
+    """Some rows of a table, as TensorFlow's files name them."""
+    return f"{rows} {width} {start},{stop - start}:0,{width}"
 
 
 def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.devices.replicas import Replicas
+from trainables.numbers import draws
 from trainables.state import origins
 from trainables.state.origins import Record
 
@@ -24,12 +25,6 @@ Arrays: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 
 _TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
-_RANDOM = (
-    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomUniformInt",
-    "RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "UniformCandidateSampler",
-    "LogUniformCandidateSampler", "LearnedUnigramCandidateSampler", "FixedUnigramCandidateSampler",
-    "SampleDistortedBoundingBoxV2",
-)  # fmt: skip
 
 
 class NotOwned(Exception):
@@ -268,26 +263,17 @@ def _touched(graphs: Sequence[Any]) -> list[Any]:
 
 def _refuse(graphs: Sequence[Any]) -> None:
     for graph in graphs:
-        for kind, name in _operations(graph):
+        for kind, name in draws.operations(graph):
             if kind in _TABLES:
                 raise NotOwned(
                     f"{name} writes to a lookup table while training, which can be neither reset nor saved; "
                     "use a variable, or fill the table before model() returns"
                 )
-            if kind in _RANDOM:
+            if kind in draws.RANDOM:
                 raise NotOwned(
                     f"{name} ({kind}) draws random numbers that do not follow the trial's seed; use keras.random, "
                     "tf.random.stateless_* or the draws of augment()"
                 )
-
-
-def _operations(graph: Any) -> Iterator[tuple[str, str]]:
-    definition = graph.as_graph_def()
-    for node in definition.node:
-        yield node.op, node.name
-    for function in definition.library.function:
-        for node in function.node_def:
-            yield node.op, node.name
 
 
 def raw_of(variable: Any) -> Any:

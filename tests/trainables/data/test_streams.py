@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.data import sources
+from trainables.data import chunks, sources, trial_parts
+from trainables.data.passes import Pass
+from trainables.data.sources import Stream
+from trainables.data.streams import uncertainty
 
 pytestmark = pytest.mark.keras
 
@@ -44,3 +47,57 @@ def test_a_seed_of_the_process_does_not_change_it(kind: str, global_seed: None) 
     assert order(stream.ordered(3, 1)) == theirs
     assert stream.ordered(3, 1).element_spec == dataset.element_spec
     assert stream.ordered(None, 1) is dataset
+
+
+def boxed(n: tf.Tensor) -> tf.Tensor:
+    none = tf.zeros([1, 0, 4])
+    return tf.image.sample_distorted_bounding_box([8, 8, 3], none, use_image_if_no_bounding_boxes=True)[0]
+
+
+def sampled_candidates(n: tf.Tensor) -> tf.Tensor:
+    return tf.random.log_uniform_candidate_sampler(n[None, None], 1, 4, unique=True, range_max=50)[0]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "draws"),
+    [(boxed, True), (sampled_candidates, True), (lambda n: tf.random.uniform([3]), True), (lambda n: n + 1, False)],
+)
+def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
+    found = uncertainty(tf.data.Dataset.range(8).map(drawn, num_parallel_calls=4))
+    assert ("draws in a map" in found) == draws
+
+
+def joined(one: int, other: int | None, unknown: int = 20) -> Stream:
+    """Streams of numbers, joined; ``unknown``: how long one is whose size is not known."""
+    parts = (Stream(lambda *_, n=size or unknown: tf.data.Dataset.range(n), size) for size in (one, other))
+    found = trial_parts.joined(*parts)
+    assert isinstance(found, Stream)
+    return found
+
+
+@pytest.mark.parametrize("other", [20, None])
+def test_nor_that_of_streams_which_are_joined(other: int | None, global_seed: None) -> None:
+    theirs = order(joined(60, other).ordered(3, 1))
+    assert sorted(theirs) == sorted([[n] for n in (*range(60), *range(20))])
+    tf.random.set_seed(7)
+    assert order(joined(60, other).ordered(3, 1)) == theirs
+    assert len({str(order(joined(60, other).ordered(seed, 4 - seed))) for seed in range(4)}) == 4  # of one sum
+
+
+def test_joined_streams_end_at_about_the_same_time() -> None:
+    found = np.array([int(n) for n in joined(3000, 1000).ordered(3, 1)])
+    assert len(found) == 4000
+    assert (np.diff(np.flatnonzero(found < np.maximum.accumulate(found))) < 50).all()  # nowhere is there one alone
+
+
+def test_buckets_of_two_seeds_have_no_order_in_common() -> None:
+    """The second bucket of one seed came as the first of the next."""
+
+    def orders(seed: int) -> list[list[int]]:
+        found: dict[int, list[int]] = {0: [], 1: []}
+        for bucket, rows in chunks.runs([40, 40], Pass(40, seed, 1)):
+            found[bucket] += rows.tolist()
+        return [*found.values()]
+
+    every = [str(part) for seed in range(5) for part in orders(seed)]
+    assert len(set(every)) == len(every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ from small import Small, assignment, go_on, metrics, train
 from sweep.contract import Fold
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
+from trainables.data.chunks import split
 from trainables.data.sources import Buckets, DataError, Rows, Stream, from_dataset
 from trainables.data.trial_parts import joined
+from trainables.devices.replicas import Replicas
 from trainables.recipe.refusals import Refused
+from trainables.state.checkpoint import CheckpointError
 
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 X, Y = np.arange(20.0).reshape(10, 2), np.arange(10)
 
 
@@ -184,6 +189,28 @@ def test_what_cannot_be_joined(validation: Any, message: str) -> None:
         joined(arrays(0, 3), validation)
 
 
+def test_a_trial_of_an_order_that_is_not_drawn_any_more_does_not_go_on(tmp_path: Path) -> None:
+    class Streamed(Small):
+        def data(self, hp: Any) -> Any:
+            return tuple(from_dataset(tf.data.Dataset.from_tensor_slices(part)) for part in super().data(hp))
+
+    def trial(**more: Any) -> Small:
+        trainable = Streamed()
+        trainable.begin(replace(assignment(training={"all_data": True}), **more))
+        return trainable
+
+    trainable = trial()
+    go_on(trainable, pause_after=1)
+    trainable.save(tmp_path)()
+    assert trial().restore(tmp_path) == 1
+    about = json.loads((tmp_path / "state.json").read_text())
+    assert about.pop("order") == "joined"
+    (tmp_path / "state.json").write_text(json.dumps(about))
+    with pytest.raises(CheckpointError, match="an order that is not drawn any more; it begins anew"):
+        trial().restore(tmp_path)
+    assert trial(trains=False).restore(tmp_path) == 1  # to be looked at
+
+
 def test_a_trial_on_all_data_has_no_validation() -> None:
     trainable = Small()
     both = train(trainable, assignment(epochs=1))
@@ -230,8 +257,33 @@ def test_they_multiply_the_weights_of_the_examples() -> None:
 def test_other_targets_have_no_classes() -> None:
     several = np.array([[1, 1, 0], [0, 1, 0]], np.float32)
     for targets in (ROWS, np.full(6, 0.5, np.float32), several):
-        with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, whole n"):
-            trial_parts.weighed((np.zeros(len(targets)), targets), WEIGHTS)
+        arrays = np.zeros(len(targets)), targets
+        for data in (arrays, tf.data.Dataset.from_tensor_slices(arrays), Buckets((arrays,))):
+            with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, who"):
+                trial_parts.weighed(data, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (np.eye(3, dtype=np.float32)[0], [1, 1, 0]),
+        (np.eye(3, dtype=np.int32)[0], [0, 0, 0]),
+        (np.float32(2), 0.5),
+    ],
+)
+def test_a_stream_whose_later_targets_are_of_another_kind_is_refused_as_it_is_read(first: Any, later: Any) -> None:
+    y = np.stack([first] * trial_parts.FIRST + [np.asarray(later, first.dtype)])
+    stream = trial_parts.weighed(tf.data.Dataset.from_tensor_slices((np.zeros(len(y)), y)), WEIGHTS)
+    with pytest.raises(DataError, match=r"the first targets are [a-z -]+, and others are not"):
+        list(split(stream, ONE, "training data").chunks(16, None, 1))
+
+
+def test_buckets_have_targets_of_one_kind() -> None:
+    """One of tags at two places, whose rows look like one-hot targets by themselves."""
+    tags = np.array([[0, 1], [1, 0]]), np.array([[1, 1, 0], [0, 1, 0]])
+    found = trial_parts.weighed(Buckets(tuple((np.zeros((2, 1)), y) for y in tags)), {0: 2.0, 1: 3.0})
+    for part, y in zip(found.parts, tags, strict=True):
+        np.testing.assert_array_equal(part[2], np.where(y == 0, 2.0, 3.0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
@@ -239,8 +291,6 @@ def test_other_targets_have_no_classes() -> None:
 def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed: bool) -> None:
     labels = np.array([0, 2, 2, 1, 0, 2])
     y = np.eye(3)[labels].astype(dtype)
-    if streamed and dtype != np.float32:
-        pytest.skip("in a stream, whole numbers are the labels of several places")
     weights = trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), trial_parts.labels_of((ROWS, y)))
     assert weights == trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), labels)
     if streamed:

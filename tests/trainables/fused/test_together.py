@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sampling import chosen
 from small import Small, assignment, go_on, metrics
 from zoo_together import Trained, assert_same
@@ -102,6 +104,36 @@ def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
     assert all(isinstance(error, Stopped) for error in raised.values())
     for member, expected in zip(members, alone(assignments), strict=True):
         assert_same(expected, Trained(epochs[member], state(group, member)))
+
+
+class Slow(Dropped):
+    """Whose examples take longer to read than to train on."""
+
+    def data(self, hp: Any) -> Any:
+        (x, y), held_out = super().data(hp)
+
+        def examples() -> Any:
+            for each in zip(x[:32], y[:32], strict=True):
+                time.sleep(0.005)
+                yield each
+
+        signature = (tf.TensorSpec([6], tf.float32), tf.TensorSpec([], tf.int32))
+        stream = tf.data.Dataset.from_generator(examples, output_signature=signature)
+        return stream.apply(tf.data.experimental.assert_cardinality(32)), held_out
+
+
+def test_each_has_its_share_of_the_time_that_all_waited() -> None:
+    group = Session(Slow()).group()
+    members = [group.member() for _ in range(4)]
+    epochs: list[EpochReported] = []
+    for number, member in enumerate(members):
+        member.begin(given(2 * number, epochs=1))
+    group.train({member: lambda epoch: epochs.append(epoch) or True for member in members})
+    assert len(epochs) == 4
+    for epoch in epochs:
+        wait_s = epoch.measures["data_wait_s"]
+        assert 0 < wait_s < epoch.time_s
+        assert epoch.measures["step_s"] > 0
 
 
 def test_those_that_are_not_trained_now_stay_as_they_are() -> None:

@@ -11,6 +11,7 @@ from sampling import sampled
 from small import Small, assignment, metrics, train
 from zoo_losses import TwinLosses
 
+from sweep.contract import Diverged
 from trainables.loop.fit_program import NotInFit
 
 pytestmark = pytest.mark.keras
@@ -63,6 +64,27 @@ def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
     fit = metrics(train(Random(), assignment(gpus, training={"loop": "fit"}, **SGD)))
     for a, b in zip(ours, fit, strict=True):
         assert b == pytest.approx(a, abs=2e-6)
+
+
+class Broken(Small):
+    """The step of its model gives the loss of its batch, which is not finite with one of the examples."""
+
+    def model(self, hp: Any) -> keras.Model:
+        most = self.data(hp)[0][0][:, 5].max()
+
+        class Steps(keras.Model):
+            def train_step(self, data: Any) -> Any:
+                found = super().train_step(data)
+                return {"loss": tf.where(tf.reduce_any(data[0][:, 5] == most), float("nan"), found["loss"])}
+
+        inputs = keras.Input((6,))
+        return Steps(inputs, keras.layers.Dense(3)(inputs))
+
+
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_a_loss_that_is_not_finite_in_one_batch_ends_the_trial(loop: str) -> None:
+    with pytest.raises(Diverged, match="in epoch 1"):
+        train(Broken(), assignment(training={"loop": loop}))
 
 
 @pytest.mark.slow

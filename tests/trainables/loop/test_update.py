@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from trainables.devices.replicas import Replicas
-from trainables.loop.update import are_finite
+from trainables.numbers.finite import all_finite
 from trainables.recipe import optimizers
 from trainables.state import owned
 
@@ -72,7 +72,7 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
                 def apply() -> None:
                     replicas.run(lambda g: optimizer.apply(g, weights), gradients)
 
-                way(are_finite(ones), apply, (optimizer, weights))
+                way(all_finite(ones), apply, (optimizer, weights))
 
             held = [*weights, *optimizer.variables, *([optimizer.seen] if name == "own" else [])]
             found = []
@@ -90,8 +90,11 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 def test_one_number_that_is_not_finite_is_found(dtype: str) -> None:
     big = np.full((300, 4), 60000.0, np.float32)  # whose sum float16 has not
     others = [tf.constant([[1, 2]]), tf.zeros((0, 3)), tf.constant(2.0)]
-    assert bool(are_finite([tf.cast(big, dtype), *others]))
+    assert bool(all_finite([tf.cast(big, dtype), *others]))
     for wrong in (np.nan, np.inf, -np.inf):
         bad = big.copy()
         bad[17, 2], bad[18, 0] = wrong, -wrong
-        assert not bool(are_finite([*others, tf.cast(bad, dtype)]))
+        assert not bool(all_finite([*others, tf.cast(bad, dtype)]))
+        rows = [tf.cast(np.stack([big, bad]), dtype), tf.zeros(2), tf.zeros((2, 0)), tf.constant([1, 2])]
+        assert all_finite(rows, by_row=True).numpy().tolist() == [True, False]
+    assert bool(all_finite([]))

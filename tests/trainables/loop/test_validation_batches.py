@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from small import Small, assignment, train
 
+from trainables.data.chunks import split
+from trainables.data.passes import HeldOut
+from trainables.data.sources import Buckets
+from trainables.devices.replicas import Replicas
+from trainables.loop.program import Evaluated
+
 pytestmark = pytest.mark.keras
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
 
 class Towers(Small):
@@ -55,7 +64,7 @@ def in_batches_of(trainable: Small, size: int) -> float:
     trial = trainable._session.trial
     plain, loss = trainable.trained_model(), trainable.loss(trial.hp, trial.program.model)
     plain.compile(loss=loss)
-    x, y = trainable.data(trial.hp)[1]
+    x, y = trainable.data(trial.hp)[-1]
     return float(plain.evaluate(x, y, size, verbose=0))
 
 
@@ -70,12 +79,117 @@ def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_
     assert asked.metrics["loss"] == epoch.metrics["loss"]  # whatever was tried has left no trace
 
 
+class HasTestData(Towers):
+    """The same with test data, and validation data or none."""
+
+    validates = True
+
+    def data(self, hp: Any) -> Any:
+        train, held_out = super().data(hp)
+        return train, held_out if self.validates else None, held_out
+
+
+def test_test_data_comes_in_the_same_batches_whether_or_not_there_is_validation_data() -> None:
+    found = []
+    for validates in (True, False):
+        trainable = HasTestData()
+        trainable.validates = validates
+        train(trainable, assignment(epochs=1, batch_size=7))
+        found.append(trainable.test())
+        assert found[-1] is not None
+        assert found[-1]["loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
+        assert found[-1]["loss"] != pytest.approx(in_batches_of(trainable, 256), rel=1e-5)
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
 def test_another_loss_is_validated_in_large_batches() -> None:
     trainable = Small()
     train(trainable, assignment(epochs=1))
     held_out = trainable._session.trial.held_out
     assert held_out is not None
     assert held_out.batch_size == 256
+
+
+class Many(Small):
+    """More validation examples than a large batch has."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        x = np.random.default_rng(0).normal(size=(700, 6)).astype(np.float32)
+        y = x[:, :3].argmax(axis=1).astype(np.int32)
+        return (x[:100], y[:100]), (x[100:], y[100:])
+
+
+@pytest.mark.parametrize("size", [100, pytest.param(96, marks=pytest.mark.exhaustive), 7])
+def test_so_it_is_whether_or_not_a_large_batch_is_one_of_whole_ones(size: int) -> None:
+    """A batch of 256 was compared with 300 examples in batches of 100, and with 259 in batches of 7."""
+    trainable = Many()
+    trainable.begin(assignment(epochs=1, batch_size=size))
+    assert trainable._session.trial.held_out is not None
+    assert trainable._session.trial.held_out.batch_size == 256
+
+
+class Listed(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return np.arange(130, dtype=np.float32)[:, None] + 130 * index, np.zeros(130)
+
+
+def _rows(count: int) -> Any:
+    return np.arange(count, dtype=np.float32)[:, None], np.zeros(count)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [_rows(700), _rows(120), Buckets((_rows(40), _rows(130), _rows(900))), Listed()],
+    ids=["arrays", "few", "buckets", "batches"],
+)
+def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> None:
+    found = split(data, ONE, "validation data")
+    few, many = found.steps_alike(300, 100)
+    assert few < many
+    one, other = (
+        np.concatenate([tf.gather(chunk.tensors[0], chunk.order) for chunk in HeldOut(found, size, steps).chunks()])
+        for size, steps in ((300, few), (100, many))
+    )
+    assert one.tolist() == other.tolist()
+    assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
+
+
+@pytest.mark.parametrize(("on_gpu", "tf32", "depends"), [(False, True, True), (True, True, False), (True, False, True)])
+def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
+    on_gpu: bool, tf32: bool, depends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deterministic trial on a GPU, which has no TF32, was judged as one that has."""
+    trainable = Many()
+    trainable.begin(assignment())
+    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    losses = iter((1.0, 1.0002))
+    monkeypatch.setattr(program, "evaluate", lambda *_, **__: Evaluated({"loss": next(losses)}))
+    monkeypatch.setattr(Replicas, "on_gpu", on_gpu)
+    monkeypatch.setattr(tf.config.experimental, "tensor_float_32_execution_enabled", lambda: tf32)
+    assert program.depends_on_the_batch(held_out, seed=0) == depends
+
+
+def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a batch is cut into where it did not fit into memory."""
+    trainable = Many()
+    trainable.begin(replace(assignment(validation_batch_size=50), accumulate=3))
+    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    compiled, calls = program.evaluate_chunk, []
+
+    def noted(given: Any, sums: Any) -> Any:
+        calls.append((int(given.size), len(given.order)))
+        return compiled(given, sums)
+
+    before = program.evaluate(held_out, seed=0, epoch=0)
+    monkeypatch.setattr(Replicas, "span_processes", True)
+    monkeypatch.setattr(program, "evaluate_chunk", noted)
+    assert program.evaluate(held_out, seed=0, epoch=0) == before
+    assert sum(count for _, count in calls) == 600
+    assert {size for size, _ in calls} == {held_out.part_size} == {16}
+    assert all(count % size == 0 or count < size for size, count in calls)
 
 
 def test_loop_fit_validates_as_fit_does() -> None:
