@@ -251,8 +251,8 @@ class Session:
 
             def past() -> Iterator[Event]:
                 """Yield what is in the log, event by event: a long sweep has millions."""
-                with naming(folder.log):
-                    for event in store_log.read(folder.log):
+                with naming(self.folder.log):
+                    for event in store_log.read(self.folder.log):
                         keeper.recall(coordinator.recall(event))
                         if reporter is not None:
                             reporter.on(event)

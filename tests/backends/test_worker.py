@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
 import tempfile
 import time
@@ -345,26 +344,6 @@ def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
     assert end.status is Status.COMPLETED
 
 
-@pytest.mark.parametrize("ends", ["completed", "failed", "let go"])
-def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends: str) -> None:
-    folder, output = Path.cwd(), os.dup(1)
-    worker = Worker(job)
-    try:
-        worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
-        end = worker.step().end
-        if ends == "let go":
-            worker.let_go()
-        else:
-            end = worker.step().end
-        assert (end.status if end else ends) == ends
-        assert Path.cwd() == folder
-        assert os.path.sameopenfile(1, output)
-    finally:
-        os.chdir(folder)
-        os.dup2(output, 1)
-        os.close(output)
-
-
 def test_a_trial_that_breaks_constraints_saves_no_weights_where_others_keep_them(job: Job) -> None:
     constraints = (Expression.parse("score >= 95"),)
     job = dataclasses.replace(job, checkpoint_every_s=99.0, objective=Objective("score", "minimize", None, constraints))
@@ -491,18 +470,3 @@ def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
     seconds = [cost * 3600 / hourly for cost in costs if cost is not None]
     assert len(seconds) == 3
     assert all(held == pytest.approx(round(held / 10) * 10) and held >= 10 for held in seconds)
-
-
-def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_path: Path) -> None:
-    here = Path.cwd()
-    worker = Worker(dataclasses.replace(job, working_folder=tmp_path))
-    worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
-    places = []
-    for _ in range(4):
-        worker.step()
-        assert Path.cwd() == here
-        places.append(Counting.places[-1])
-    assert places == [tmp_path, tmp_path, tmp_path / "entered", tmp_path / "entered"]
-    given = order(epochs=1)
-    whole(worker, replace(given, assignment=replace(given.assignment, trial=4)))
-    assert Counting.places[-1] == tmp_path

@@ -1,0 +1,61 @@
+"""Where trials of a worker are, and what they write to: as the first one found it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from counting import Counting
+
+from sweep.backends import Job, Order
+from sweep.backends.worker import Worker
+from sweep.contract import Assignment
+from sweep.space.objectives import Objective
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    folder = Path(__file__).parent
+    objective = Objective("score", "minimize")
+    return Job("s", "counting:Counting", (folder,), tmp_path, objective, checkpoint_every_s=0.0)
+
+
+def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), trial: int = 3) -> Order:
+    return Order(Assignment(trial=trial, params={"events": events}, seed=0, epochs=epochs), decisions)
+
+
+@pytest.mark.parametrize("ends", ["completed", "failed", "let go"])
+def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends: str) -> None:
+    folder, output = Path.cwd(), os.dup(1)
+    worker = Worker(job)
+    try:
+        worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
+        end = worker.step().end
+        if ends == "let go":
+            worker.let_go()
+        else:
+            end = worker.step().end
+        assert (end.status if end else ends) == ends
+        assert Path.cwd() == folder
+        assert os.path.sameopenfile(1, output)
+    finally:
+        os.chdir(folder)
+        os.dup2(output, 1)
+        os.close(output)
+
+
+def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_path: Path) -> None:
+    here = Path.cwd()
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path))
+    worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
+    places = []
+    for _ in range(4):
+        worker.step()
+        assert Path.cwd() == here
+        places.append(Counting.places[-1])
+    assert places == [tmp_path, tmp_path, tmp_path / "entered", tmp_path / "entered"]
+    worker.take(order(epochs=1, trial=4))
+    worker.step()
+    assert Counting.places[-1] == tmp_path
