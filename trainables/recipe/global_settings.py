@@ -12,6 +12,9 @@ from keras.src.backend.common import global_state
 from keras.src.utils import naming
 from tensorflow.python.eager import context
 
+from trainables.devices.precision import PRECISIONS
+from trainables.recipe.refusals import Refused
+
 
 @contextmanager
 def clearing_names_alone() -> Iterator[None]:
@@ -46,11 +49,54 @@ def clearing_names_alone() -> Iterator[None]:
 
 @contextmanager
 def of_a_trial(dtype: str) -> Iterator[None]:
-    """Run an author's methods under this dtype policy; Keras keeps it per thread, so it is set here and put back."""
-    before = keras.config.dtype_policy()
+    """Run an author's methods under this dtype policy; Keras keeps it per thread, so it is set here and put back.
+
+    Raises Refused where his code has set another one, at its import or inside the block, which is put back as well.
+    """
+    before = _Settings()
+    before.check(dtype, "float32")  # without him it is Keras's default: what a trial has is gone with the trial
     keras.config.set_dtype_policy(dtype)
     try:
         with clearing_names_alone():
             yield
     finally:
-        keras.config.set_dtype_policy(before)
+        left = _Settings()
+        before.put_back()
+        left.check(dtype)
+
+
+class _Settings:
+    """What a trial has of its own, or not at all, as it is now."""
+
+    def __init__(self) -> None:
+        self._floatx = keras.config.floatx()
+        self._policy = keras.config.dtype_policy()
+
+    def put_back(self) -> None:
+        keras.config.set_floatx(self._floatx)
+        keras.config.set_dtype_policy(self._policy)
+
+    def check(self, *policies: str) -> None:
+        """Raise Refused for what is neither Keras's default nor one of these policies."""
+        if self._floatx != "float32":
+            instead = f"mixed_{self._floatx}"
+            raise Refused(
+                f"the author's code has set Keras's floatx to {self._floatx} (keras.config.set_floatx), and trials "
+                f"have weights in float32; leave that out{_asked_by(instead)}"
+            )
+        if (found := self._policy.name) not in policies:
+            raise Refused(
+                f"the author's code has set Keras's dtype policy to {found} (keras.config.set_dtype_policy, "
+                f"keras.mixed_precision.set_global_policy), and the trial has {policies[0]}; leave that out"
+                f"{_asked_by(found)}"
+            )
+
+
+def _asked_by(name: str) -> str:
+    """How to ask for a policy."""
+    if name in PRECISIONS:
+        return f", and write `training: {{precision: {name}}}` in the sweep file"
+    return (
+        f": {name.removeprefix('mixed_')} is unsupported, expected `training: {{precision: ...}}` in the sweep file "
+        f"with one of {', '.join(PRECISIONS)}"
+    )

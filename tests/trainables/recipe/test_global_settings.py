@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -10,6 +12,8 @@ import tensorflow as tf
 from keras.backend import clear_session
 from keras.src.backend.common import global_state
 from small import Small, assignment, metrics, train
+
+from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
 
@@ -79,3 +83,59 @@ def test_clear_session_is_keras_s_own_again_after_the_trial() -> None:
     assert global_state.GLOBAL_STATE_TRACKER is trackers
     clear_session()
     assert global_state.GLOBAL_STATE_TRACKER is not trackers
+
+
+@contextmanager
+def imported(setting: Callable[[], object]) -> Iterator[None]:
+    """As after the import of a module with this line."""
+    setting()
+    try:
+        yield
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+SETTINGS = [
+    (
+        lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16"),
+        r"dtype policy to mixed_bfloat16 .*the trial has float32.*training: \{precision: mixed_bfloat16\}",
+    ),
+    (lambda: keras.config.set_dtype_policy("float64"), r"dtype policy to float64 .*float64 is unsupported"),
+    (lambda: keras.backend.set_floatx("float64"), r"floatx to float64 .*float64 is unsupported.*float32, mixed_bf"),
+    (lambda: keras.backend.set_floatx("float16"), r"floatx to float16 .*training: \{precision: mixed_float16\}"),
+]
+
+
+@pytest.mark.parametrize(("setting", "said"), SETTINGS)
+def test_a_precision_of_the_author_s_is_refused_with_what_to_write(setting: Callable[[], object], said: str) -> None:
+    with imported(setting), pytest.raises(Refused, match=said):
+        Small().begin(assignment())
+    for method in ("data", "model", "loss"):
+
+        def own(self: Small, hp: Any, *more: Any, method: str = method) -> Any:
+            setting()
+            return getattr(Small, method)(self, hp, *more)
+
+        trainable = type("Own", (Small,), {method: own})()
+        with pytest.raises(Refused, match=said):
+            trainable.begin(assignment())
+        assert (keras.config.floatx(), keras.config.dtype_policy().name) == ("float32", "float32")
+    assert train(Small(), assignment(epochs=1))  # the worker goes on
+
+
+def test_the_precision_of_the_trial_may_be_set_again() -> None:
+    half: dict[str, Any] = {"precision": "mixed_bfloat16"}
+
+    class Again(Small):
+        def model(self, hp: Any) -> keras.Model:
+            keras.mixed_precision.set_global_policy("mixed_bfloat16")
+            return super().model(hp)
+
+    expected = metrics(train(Small(), assignment(training=half)))
+    with imported(lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16")):
+        trainable = Again()
+        assert metrics(train(trainable, assignment(training=half))) == expected
+        assert metrics(train(trainable, assignment(training=half, seed=1))) != expected
+        with pytest.raises(Refused, match="the trial has float32"):
+            trainable.begin(assignment())
