@@ -71,13 +71,21 @@ class _Settings:
     def __init__(self) -> None:
         self._floatx = keras.config.floatx()
         self._policy = keras.config.dtype_policy()
+        self._eager = tf.config.functions_run_eagerly()
 
     def put_back(self) -> None:
         keras.config.set_floatx(self._floatx)
         keras.config.set_dtype_policy(self._policy)
+        tf.config.run_functions_eagerly(self._eager)
 
     def check(self, *policies: str) -> None:
         """Raise Refused for what is neither Keras's default nor one of these policies."""
+        if self._eager:
+            raise Refused(
+                "the author's code has called tf.config.run_functions_eagerly(True), under which no program can be "
+                "traced; leave that out, and write `training: {run_eagerly: true}` in the sweep file, or "
+                "run it with `--inline --eager`, to see numbers in breakpoints and prints"
+            )
         if self._floatx != "float32":
             instead = f"mixed_{self._floatx}"
             raise Refused(

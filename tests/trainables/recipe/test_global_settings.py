@@ -94,6 +94,7 @@ def imported(setting: Callable[[], object]) -> Iterator[None]:
     finally:
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
+        tf.config.run_functions_eagerly(False)
 
 
 SETTINGS = [
@@ -139,3 +140,18 @@ def test_the_precision_of_the_trial_may_be_set_again() -> None:
         assert metrics(train(trainable, assignment(training=half, seed=1))) != expected
         with pytest.raises(Refused, match="the trial has float32"):
             trainable.begin(assignment())
+
+
+def test_functions_that_run_eagerly_are_refused_with_what_to_write() -> None:
+    class Eagerly(Small):
+        def model(self, hp: Any) -> keras.Model:
+            tf.config.run_functions_eagerly(True)
+            return super().model(hp)
+
+    said = r"run_functions_eagerly\(True\).*`training: \{run_eagerly: true\}`.* --eager"
+    with imported(lambda: tf.config.run_functions_eagerly(True)), pytest.raises(Refused, match=said):
+        Small().begin(assignment())
+    with pytest.raises(Refused, match=said):
+        Eagerly().begin(assignment())
+    assert not tf.config.functions_run_eagerly()
+    assert train(Small(), assignment(epochs=1, training={"run_eagerly": True}))
