@@ -97,7 +97,7 @@ class Session(Joining):
         told: Reads = {}
         with hp.recording(told):
             self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self._data.reads)
-            callbacks = Callbacks.of(self._author, hp)
+            callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self._data.reads, told
         self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
