@@ -338,7 +338,8 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
         leaf = leaf.numpy() if hasattr(leaf, "numpy") else with_numbers(leaf).to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
     if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
-        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays")
+        dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""
+        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
     if not leaf.shape:
         raise DataError("an array without axes, expected one row an example")
     if is_text(leaf):

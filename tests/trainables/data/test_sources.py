@@ -142,3 +142,17 @@ def test_mixed_types_of_scalars_are_refused_as_such(x: Any) -> None:
     rows[:] = [np.zeros(2), np.zeros(3), np.zeros(1)]
     with pytest.raises(DataError, match="do the rows differ in shape"):
         sources.arrays_of((rows, Y))
+
+
+def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
+    class Sparse:
+        """As SciPy's, which is not needed otherwise."""
+
+        shape, dtype = (3, 2), np.dtype(np.float32)
+
+        def __getitem__(self, rows: Any) -> Any: ...
+
+        def toarray(self) -> Any: ...
+
+    with pytest.raises(DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"):
+        sources.arrays_of((Sparse(), Y))
