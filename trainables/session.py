@@ -33,7 +33,7 @@ from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, check_eager, global_batch_size, highest_rate
 from trainables.numbers import seeds
 from trainables.numbers.live import Live
-from trainables.recipe import author_data, phases, refusals, schedules
+from trainables.recipe import author_data, global_settings, phases, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
@@ -91,13 +91,13 @@ class Session(Joining):
         precision.choose_bits(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        with precision.policy(dtype):
+        with global_settings.of_a_trial(dtype):
             train, validation = self._data.splits(self._author, hp, placement, assignment)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
             self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self._data.reads)
-            callbacks = Callbacks.of(self._author, hp)
+            callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self._data.reads, told
         self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
@@ -109,7 +109,7 @@ class Session(Joining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.replicas.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
+        with placement.replicas.scope(), global_settings.of_a_trial(dtype), keras_corrections.numbering_kept():
             structure, program = self._prepare(hp, batch_size)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self._author)

@@ -15,6 +15,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 
 SHUFFLE_BUFFER = 10_000
+SHOWN = 100  # rows of an array that is refused, which are looked at to say why
 FETCHED = 128  # examples that are read at once by their places
 
 
@@ -302,7 +303,7 @@ def as_examples(data: Any) -> Any:
     Any other data set as it is. Raises DataError for weights without targets.
     """
     if _is_array(data) or isinstance(data, dict):
-        return (data,)
+        return (with_numbers(data),)
     if not isinstance(data, tuple) or isinstance(data, Buckets):
         return data
     if not 1 <= len(data) <= 3:
@@ -310,8 +311,8 @@ def as_examples(data: Any) -> Any:
     if len(data) > 1 and data[1] is None:
         if len(data) > 2 and data[2] is not None:
             raise DataError("sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)")
-        return (data[0],)
-    return tuple(data[:2] if len(data) > 2 and data[2] is None else data)
+        return (with_numbers(data[0]),)
+    return tuple(map(with_numbers, data[:2] if len(data) > 2 and data[2] is None else data))
 
 
 def lack_targets(element: Any) -> bool:
@@ -342,10 +343,11 @@ def arrays_of(arrays: Any) -> Any:
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     """NumPy's arrays and what slices like them as they are; tensors and data frames by their own conversion."""
     if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
-        leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
+        leaf = leaf.numpy() if hasattr(leaf, "numpy") else with_numbers(leaf).to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
     if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
-        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays")
+        dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""
+        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
     if not leaf.shape:
         raise DataError("an array without axes, expected one row an example")
     if is_text(leaf):
@@ -356,9 +358,34 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
             "np.unique(y, return_inverse=True), or keras.layers.StringLookup"
         )
     if leaf.dtype.hasobject:
-        shape = tuple(leaf.shape)
+        shape, some = tuple(leaf.shape), np.asarray(leaf[:SHOWN]).reshape(-1)
+        if all(np.ndim(one) == 0 for one in some):
+            types = ", ".join(sorted({type(one).__name__ for one in some}))
+            raise DataError(
+                f"Python objects of shape {shape} ({types}), expected numbers of one type; are the types of its "
+                'columns mixed? Convert them in data(), as df.astype("float32")'
+            )
         raise DataError(f"Python objects of shape {shape}, expected numbers; do the rows differ in shape? {PADDING}")
     return leaf
+
+
+def with_numbers(leaf: Any) -> Any:
+    """A data frame of numbers and booleans with numbers alone, as Keras's `fit` makes them; all else as it is.
+
+    pandas makes Python objects of such columns together.
+    """
+    if not (hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "astype")):
+        return leaf
+    kinds = [getattr(kind, "numpy_dtype", kind) for kind in leaf.dtypes]  # nullable ones have one of NumPy's
+    if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
+        return leaf
+    if not any(kind.kind == "b" for kind in kinds) or all(kind.kind == "b" for kind in kinds):
+        return leaf
+    common = np.result_type(*kinds)
+    try:
+        return leaf.astype(np.float32 if common.kind == "f" else common)
+    except ValueError:  # a value is missing in a nullable column
+        return leaf
 
 
 def check_specs(element: Any) -> None:

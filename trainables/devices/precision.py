@@ -6,10 +6,7 @@ A GPU adds up in the order in which its threads come, rounds the factors of a ma
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-import keras
 import tensorflow as tf
 from tensorflow.python.framework import config
 
@@ -38,17 +35,6 @@ def resolve(choice: str, placement: Placement) -> str:
     if capability >= (8, 0):
         return "mixed_bfloat16"
     return "mixed_float16" if capability >= (7, 0) else "float32"
-
-
-@contextmanager
-def policy(name: str) -> Iterator[None]:
-    """Build layers under this policy; Keras keeps it per thread, so it is set here and put back."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 class LossScale:

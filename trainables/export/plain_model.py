@@ -13,13 +13,12 @@ import tensorflow as tf
 from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
-from trainables.devices import precision
 from trainables.devices.precision import HALF
 from trainables.loop import building
 from trainables.loop.trial import Trial
 from trainables.numbers import seeds
 from trainables.numbers.live import Settled
-from trainables.recipe import features
+from trainables.recipe import features, global_settings
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
@@ -50,7 +49,7 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     author.live = Settled(trial.hp)
     # Whoever asks for a model goes on with random numbers and names of his own.
     kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
-    with kept[0], kept[1], precision.policy(trial.dtype), origins.recording(record):
+    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)

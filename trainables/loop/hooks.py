@@ -163,18 +163,17 @@ _OF_KERAS = frozenset({"_model", "params"})  # which set_model and set_params se
 class Callbacks:
     """An author's callbacks for one trial; raises Refused for one that cannot do its work here."""
 
-    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
-        for callback in self:
-            refusals.check_callback(callback)
+        refusals.check_callbacks(self._callbacks, fit=fit)
         self._made = [_kept(callback) for callback in self._callbacks]
         self._kept_by_author: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, author: Author, hp: Hyperparameters) -> Callbacks:
+    def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
         """Those of a trial that begins, which the author may also keep on his object."""
         before = dict(vars(author))
-        found = cls(author.callbacks(hp))
+        found = cls(author.callbacks(hp), fit=fit)
         found._kept_by_author = {k: v for k, v in vars(author).items() if before.get(k) is not v}
         return found
 

@@ -20,7 +20,7 @@ from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
-from trainables.recipe import features, losses, refusals
+from trainables.recipe import features, global_settings, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes
 from trainables.state.pristine import Surroundings
@@ -195,7 +195,7 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
 
     Every call of `data` is this one. Raises DataError for what is not training and validation data.
     """
-    with seeded_throughout(seed), hp.without_live():
+    with seeded_throughout(seed), global_settings.clearing_names_alone(), hp.without_live():
         data: Any = author.data(hp)
     return Parts(*sources.parts_of(data))
 

@@ -29,7 +29,7 @@ INSTEAD = {
     "BackupAndRestore": "`python -m sweep resume`",
     "TerminateOnNaN": "nothing: a trial that diverges ends",
     "CSVLogger": "metrics.parquet, which has every epoch",
-    "TensorBoard": "on_epoch_end(), which may write what it likes",
+    "TensorBoard": "`python -m sweep run FILE --tensorboard`, which writes the event files of all trials",
 }
 """What does the work of Keras's callbacks here."""
 
@@ -83,40 +83,52 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
             "`training: {loop: fit}`"
         )
-    for callback in () if fit else callbacks:
-        if batches := heard(callback, OF_BATCHES):
-            kind = type(callback)
-            raise Refused(
-                f"callbacks() returns a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use "
-                f"instead {_instead(kind)}; or {FIT}"
-            )
+    found = [] if fit else [why for callback in callbacks if (why := _heard_by_fit_alone(callback))]
+    if found:
+        raise Refused(f"callbacks() returns {'; and '.join(found)}; or {FIT}")
 
 
-def check_callback(callback: keras.callbacks.Callback) -> None:
-    """Raise Refused for one that cannot do its work in any loop."""
+def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
+    """Raise Refused for those that cannot do their work in any loop, and name all others that this one refuses."""
+    if not any(map(_why_refused, callbacks)):
+        return
+    reasons = [_why_refused(callback) or ("" if fit else _heard_by_fit_alone(callback)) for callback in callbacks]
+    raise Refused(f"callbacks() returns {'; and '.join(filter(None, reasons))}")
+
+
+def _heard_by_fit_alone(callback: keras.callbacks.Callback) -> str:
+    kind, batches = type(callback), heard(callback, OF_BATCHES)
+    if not batches:
+        return ""
+    return f"a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use instead {_instead(kind)}"
+
+
+def _why_refused(callback: keras.callbacks.Callback) -> str:
     kind = type(callback)
     if isinstance(callback, keras.callbacks.BackupAndRestore):
-        raise Refused(
-            f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
-            f"leave it out, for what does its work is {_instead(kind)}"
+        return (
+            f"a {kind.__name__}, which would begin a trial with what another has left; leave it out, for what does its "
+            f"work is {_instead(kind)}"
         )
     if getattr(callback, "restore_best_weights", False):
-        raise Refused(
-            f"callbacks() returns a {kind.__name__} with restore_best_weights, after which the weights are not those "
-            "of the last epoch that was reported; leave that out, and take the best epoch's model with "
+        return (
+            f"a {kind.__name__} with restore_best_weights, after which the weights are not those of the last epoch "
+            "that was reported; leave that out, and take the best epoch's model with "
             "`python -m sweep best NAME --epoch best` or model(epoch='best')"
         )
     if unheard := heard(callback, OF_TESTS):
-        raise Refused(
-            f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
-            "validation is told of as an epoch ends; use on_epoch_end(), whose logs have its values"
+        instead = _instead(kind, "on_epoch_end(), whose logs have its values")
+        return (
+            f"a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: validation is told of as an "
+            f"epoch ends; use {instead}"
         )
+    return ""
 
 
-def _instead(callback: type) -> str:
+def _instead(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
     """What does the work of a callback, or of the one of Keras's that it derives from."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
-    return INSTEAD.get(next(kinds, ""), "on_epoch_end() or on_train_batch_end()")
+    return INSTEAD.get(next(kinds, ""), otherwise)
 
 
 def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:

@@ -13,7 +13,9 @@ from zoo_sources import WORDS, OnTexts, texts
 
 from trainables.data import chunks, sources
 from trainables.data.chunks import split
+from trainables.data.sources import DataError
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import KerasTrainable
 
 ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 Y = np.zeros(3, np.int32)
@@ -72,3 +74,85 @@ def test_texts_in_the_model_train_as_their_numbers_do() -> None:
 
     one, other = (metrics(train(kind(), assignment(epochs=2))) for kind in (OnTexts, Mapped))
     assert one[-1] == pytest.approx(other[-1], abs=1e-6)
+
+
+def frame(floats: Any) -> pd.DataFrame:
+    return pd.DataFrame({"age": np.asarray(floats), "id": [7, 8, 9], "is_red": [True, False, True]})
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"),
+    [
+        (frame([0.5, 1.5, 2.5]), np.float32),
+        (frame(np.array([0.5, 1.5, 2.5], np.float32)), np.float32),
+        (frame([1, 2, 3]), np.int64),
+        (frame([1, 2, 3]).astype({"id": "Int64", "is_red": "boolean"}), np.int64),
+        (pd.get_dummies(pd.DataFrame({"n": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})), np.float32),
+    ],
+    ids=["float64", "float32", "int", "nullable", "dummies"],
+)
+def test_frames_with_columns_of_booleans_are_numbers(x: pd.DataFrame, kind: type) -> None:
+    (train, _) = sources.parts_of(((x, Y), None))
+    for given in (train, (x, Y)):  # batches of a dataset in Python come as they are
+        (found, _) = sources.arrays_of(given)
+        assert found.dtype == kind
+        assert found.tolist() == x.astype("float64").to_numpy().astype(kind).tolist()
+
+
+@pytest.mark.keras
+def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
+    random = np.random.default_rng(0)
+    x = pd.get_dummies(pd.DataFrame({"n": random.normal(size=64), "colour": [*"rgbr"] * 16}))
+    y = (x["n"] > 0).to_numpy().astype(np.int32)
+
+    def model() -> keras.Model:
+        found = keras.Sequential([keras.Input((4,)), layers.Dense(2, kernel_initializer="ones")])
+        found.compile(
+            keras.optimizers.SGD(0.1),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+        return found
+
+    class Dummies(KerasTrainable):
+        def data(self, hp: Any) -> Any:
+            return (x, y), (x, y)
+
+        def model(self, hp: Any) -> keras.Model:
+            return model()
+
+    expected = model().fit(x, y, batch_size=64, epochs=3, validation_data=(x, y), verbose=0).history
+    for epoch, found in enumerate(metrics(train(Dummies(), assignment(epochs=3, learning_rate=0.1, batch_size=64)))):
+        assert found == pytest.approx({name: values[epoch] for name, values in expected.items()}, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array([[1, True], [0.5, False], [2, True]], object),
+        pd.DataFrame({"a": pd.array([1, None, 2], dtype="Int64"), "b": [True, False, True]}),
+        pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": pd.to_datetime(["2026-01-01"] * 3)}),
+    ],
+    ids=["array", "missing", "dates"],
+)
+def test_mixed_types_of_scalars_are_refused_as_such(x: Any) -> None:
+    with pytest.raises(DataError, match=r'of its columns mixed\? Convert them in data\(\), as df.astype\("float32"\)'):
+        sources.arrays_of((x, Y))
+    rows = np.empty(3, object)
+    rows[:] = [np.zeros(2), np.zeros(3), np.zeros(1)]
+    with pytest.raises(DataError, match="do the rows differ in shape"):
+        sources.arrays_of((rows, Y))
+
+
+def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
+    class Sparse:
+        """As SciPy's, which is not needed otherwise."""
+
+        shape, dtype = (3, 2), np.dtype(np.float32)
+
+        def __getitem__(self, rows: Any) -> Any: ...
+
+        def toarray(self) -> Any: ...
+
+    with pytest.raises(DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"):
+        sources.arrays_of((Sparse(), Y))

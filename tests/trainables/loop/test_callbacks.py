@@ -162,6 +162,26 @@ def test_what_cannot_be_honoured_is_refused_by_name() -> None:
     assert seen == [0, 1, 2, 3]
 
 
+def test_all_that_are_refused_are_named_at_once(tmp_path: Path) -> None:
+    several = author(
+        lambda: keras.callbacks.TensorBoard(tmp_path),
+        lambda: keras.callbacks.EarlyStopping(restore_best_weights=True),
+        lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", save_freq=5),
+    )[0]
+    told = "(?s)a TensorBoard, .*run FILE --tensorboard.*; and a EarlyStopping with restore_best_weights"
+    with pytest.raises(Refused, match=f"{told}.*; and a ModelCheckpoint, .*the block `checkpoint:`"):
+        train(several, trial())
+    with pytest.raises(Refused, match=told) as refused:
+        train(several, trial({"loop": "fit"}))
+    assert "ModelCheckpoint" not in str(refused.value)
+    of_batches = author(
+        lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras"),
+        lambda: keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
+    )[0]
+    with pytest.raises(Refused, match=r"a ModelCheckpoint, .*; and a LambdaCallback, .*training: \{loop: fit\}"):
+        train(of_batches, trial())
+
+
 def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> None:
     for name in ("plain", "other"):
         (tmp_path / name).mkdir()

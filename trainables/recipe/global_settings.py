@@ -1,0 +1,110 @@
+"""What an author's code sets in Keras and TensorFlow for the whole process: honoured, or refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from keras.src.utils import naming
+from tensorflow.python.eager import context
+
+from trainables.devices.precision import PRECISIONS
+from trainables.recipe.refusals import Refused
+
+
+@contextmanager
+def clearing_names_alone() -> Iterator[None]:
+    """Let Keras's `clear_session` start the names of layers anew inside the block, and leave all else as it is.
+
+    It would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier trials. An
+    author may have imported it by name, so that what is replaced is what it looks up whenever it is called.
+    """
+    graphs: Any = tf.compat.v1
+    eager: Any = context.context()
+    trackers = global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER
+    reset, had = graphs.reset_default_graph, vars(eager).get("clear_kernel_cache")
+
+    def put_back() -> None:
+        if global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
+            global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER = trackers
+            naming.reset_uids()
+
+    def leave() -> None:
+        pass
+
+    graphs.reset_default_graph, eager.clear_kernel_cache = put_back, leave
+    try:
+        yield
+    finally:
+        graphs.reset_default_graph = reset
+        if had is None:
+            del eager.clear_kernel_cache
+        else:
+            eager.clear_kernel_cache = had
+
+
+@contextmanager
+def of_a_trial(dtype: str) -> Iterator[None]:
+    """Run an author's methods under this dtype policy; Keras keeps it per thread, so it is set here and put back.
+
+    Raises Refused where his code has set another one, at its import or inside the block, which is put back as well.
+    """
+    before = _Settings()
+    before.check(dtype, "float32")  # without him it is Keras's default: what a trial has is gone with the trial
+    keras.config.set_dtype_policy(dtype)
+    try:
+        with clearing_names_alone():
+            yield
+    finally:
+        left = _Settings()
+        before.put_back()
+        left.check(dtype)
+
+
+class _Settings:
+    """What a trial has of its own, or not at all, as it is now."""
+
+    def __init__(self) -> None:
+        self._floatx = keras.config.floatx()
+        self._policy = keras.config.dtype_policy()
+        self._eager = tf.config.functions_run_eagerly()
+
+    def put_back(self) -> None:
+        keras.config.set_floatx(self._floatx)
+        keras.config.set_dtype_policy(self._policy)
+        tf.config.run_functions_eagerly(self._eager)
+
+    def check(self, *policies: str) -> None:
+        """Raise Refused for what is neither Keras's default nor one of these policies."""
+        if self._eager:
+            raise Refused(
+                "the author's code has called tf.config.run_functions_eagerly(True), under which no program can be "
+                "traced; leave that out, and write `training: {run_eagerly: true}` in the sweep file, or "
+                "run it with `--inline --eager`, to see numbers in breakpoints and prints"
+            )
+        if self._floatx != "float32":
+            instead = f"mixed_{self._floatx}"
+            raise Refused(
+                f"the author's code has set Keras's floatx to {self._floatx} (keras.config.set_floatx), and trials "
+                f"have weights in float32; leave that out{_asked_by(instead)}"
+            )
+        if (found := self._policy.name) not in policies:
+            raise Refused(
+                f"the author's code has set Keras's dtype policy to {found} (keras.config.set_dtype_policy, "
+                f"keras.mixed_precision.set_global_policy), and the trial has {policies[0]}; leave that out"
+                f"{_asked_by(found)}"
+            )
+
+
+def _asked_by(name: str) -> str:
+    """How to ask for a policy."""
+    if name in PRECISIONS:
+        return f", and write `training: {{precision: {name}}}` in the sweep file"
+    return (
+        f": {name.removeprefix('mixed_')} is unsupported, expected `training: {{precision: ...}}` in the sweep file "
+        f"with one of {', '.join(PRECISIONS)}"
+    )
