@@ -148,7 +148,7 @@ def test_the_job_page_tells_the_sweep_and_how_far_it_is(running: Running) -> Non
     assert found["metadata"]["objective"] == "loss, minimize"
     assert re.fullmatch(r"\d+ of 40 trials, \d+ epochs", found["metadata"]["progress"])
     value, trial = re.fullmatch(r"loss (\S+) \(trial (\d+)\)", found["metadata"]["best"]).groups()
-    assert float(value) == pytest.approx(running.losses()[int(trial)], rel=1e-5)
+    assert value == score(running.losses()[int(trial)])  # as `status` writes it
     assert found["message"].startswith(found["metadata"]["progress"].partition(",")[0])
     assert found["entrypoint"].startswith("python -m sweep run file.yaml --name")
 
@@ -177,6 +177,7 @@ class Page:
 
 def publisher(page: Page, stopping: str | None = None) -> Any:
     from sweep.backends.ray_tune.adapters import Publisher
+from sweep.text import score
 
     sweep_status = SweepStatus(
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7

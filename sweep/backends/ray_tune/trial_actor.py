@@ -121,11 +121,11 @@ class TrialWorker(tune.Trainable):
 
         A worker of which a trial failed serves those on that it trains, and then no others.
         """
+        if not self._job.folder.is_dir():  # a node that has joined since the sweep began
+            return {"steps": self._without_results()}
         if self._group.is_idle:
             # One whose trial failed, or whose room another sweep wants: raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")
-        if not self._job.folder.is_dir():  # a node that has joined since the sweep began
-            return {"steps": self._without_results()}
         steps = self._group.step()
         self._spoilt = steps.spoilt is not None
         more = () if self._gang is None else self._gang.told()
