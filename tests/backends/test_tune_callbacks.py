@@ -23,6 +23,7 @@ from sweep.backends import Job, SweepStatus
 from sweep.events import EpochReported, Status, TrialEnded
 from sweep.space.objectives import Objective
 from sweep.store import log as store_log
+from sweep.text import score
 
 pytestmark = pytest.mark.ray
 
@@ -177,7 +178,6 @@ class Page:
 
 def publisher(page: Page, stopping: str | None = None) -> Any:
     from sweep.backends.ray_tune.adapters import Publisher
-from sweep.text import score
 
     sweep_status = SweepStatus(
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
