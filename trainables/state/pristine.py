@@ -1,7 +1,6 @@
 """What an author keeps, as it was before `data` ran: put back before it runs again, so that each run begins alike.
 
 It is kept on the trainable, in the author's modules or in their classes. What `data` has left there is known by name.
-So is what `model` and its kin leave in modules, which is put back before a model is made again.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import copy
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Container, Iterator, MutableMapping, MutableSet, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, MutableSet, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,13 +19,11 @@ from trainables.state import attributes, modules
 from trainables.state.attributes import Same, Traces
 from trainables.state.modules import Home
 
-DATA_AGAIN = "data() runs again for other trials and for the test"
-MADE_AGAIN = "model() and its kin run again for other trials and for exports"
 COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
 
 
 class NotPutBack(Exception):
-    """An author's method has changed something in place that cannot be put back."""
+    """`data` has changed something in place that is too large to be put back."""
 
 
 class Pristine:
@@ -73,11 +70,6 @@ class Pristine:
                 if (full := f"{home.name}.{name}") in names:
                     self._after[full] = Same(present[name]) if name in present else None
 
-    def as_it_is(self, home: Home, name: str, value: Any) -> Callable[[], Any]:
-        """What gives this value of a name with the content that it has now, also after it was put back."""
-        known = self._values.get(home.name, {}).get(name)
-        return known.as_it_is() if known is not None and known.given is value else lambda: value
-
     def unmoved(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Those of these names that are generators of random numbers, now as far as they were before."""
         found = set()
@@ -87,14 +79,14 @@ class Pristine:
                 found.add(f"{home.name}.{name}")
         return found
 
-    def check(self, homes: Sequence[Home], names: set[str], *, by: str = "data()", when: str = DATA_AGAIN) -> None:
+    def check(self, homes: Sequence[Home], names: set[str]) -> None:
         """Raise `NotPutBack` for what was changed in place and is not known as it was."""
         for home, name, value in self._same(homes, names):
             if value.too_large:
                 raise NotPutBack(
-                    f"{by} has changed {home.name}.{name} in place ({value.nbytes / 2**20:,.0f} MiB), expected that "
-                    f"it leaves it as it is: {when}, and would begin with the changed values; compute on a copy, and "
-                    "return that"
+                    f"data() has changed {home.name}.{name} in place ({value.nbytes / 2**20:,.0f} MiB), expected that "
+                    "it leaves it as it is: data() runs again for other trials and for the test, and would begin with "
+                    "the changed values; compute on a copy, and return that"
                 )
 
     def _same(self, homes: Sequence[Home], names: set[str]) -> Iterator[tuple[Home, str, _Value]]:
@@ -126,39 +118,27 @@ class _Value:
         if self.is_generator:
             attributes.put_generator(given, self._copy)
             return given
-        return _filled(given, copy.deepcopy(self._copy))
-
-    def as_it_is(self) -> Callable[[], Any]:
-        """What gives the same object with the content that it has now, by reference; for one that can be put back."""
-        given = self.given
-        if not self._is_copied or self.is_generator:
-            return lambda: given
-        content = copy.copy(given)
-        return lambda: _filled(given, copy.copy(content))
-
-
-def _filled(given: Any, content: Any) -> Any:
-    """An object with the content of another; that itself, where nothing can be put in."""
-    match given:
-        case tuple():
-            return content
-        case deque():
-            given.clear()
-            given.extend(content)
-        case MutableMapping():
-            given.clear()
-            given.update(content)
-        case MutableSet():
-            given.clear()
-            given |= content
-        case list():
-            given[:] = content
-        case np.ndarray() if given.flags.writeable:
-            given[...] = content
-        case _ if hasattr(given, "__dict__"):
-            vars(given).clear()
-            vars(given).update(vars(content))
-    return given
+        content = copy.deepcopy(self._copy)
+        match given:
+            case tuple():
+                return content
+            case deque():
+                given.clear()
+                given.extend(content)
+            case MutableMapping():
+                given.clear()
+                given.update(content)
+            case MutableSet():
+                given.clear()
+                given |= content
+            case list():
+                given[:] = content
+            case np.ndarray() if given.flags.writeable:
+                given[...] = content
+            case _ if hasattr(given, "__dict__"):
+                vars(given).clear()
+                vars(given).update(vars(content))
+        return given
 
 
 class Surroundings:
@@ -195,6 +175,12 @@ class Surroundings:
             pristine.put_back(some, self.left(author))
         before = attributes.of(homes)
 
+        def heard(module: types.ModuleType) -> None:
+            if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
+                home = Home(module.__name__, module)
+                _process.take([home, *home.classes()])
+                before.update(attributes.of([home, *home.classes()]))
+
         def left() -> set[str]:
             present = self._homes(author)
             names = attributes.changed(before, attributes.of(present))
@@ -208,7 +194,7 @@ class Surroundings:
                 pristine.check(some, names)
             return self.left(author)
 
-        with _imports_known(author, _process, before):
+        with modules.imported(heard):
             try:
                 yield left
             finally:
@@ -223,98 +209,6 @@ class Surroundings:
 
 _process = Pristine()  # the modules of this process
 _left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # names in modules, by trainable
-
-
-class Made:
-    """What the methods that make a model have left in the author's modules; ``names`` of their ``homes``."""
-
-    def __init__(self) -> None:
-        self._left: list[tuple[Home, str, Callable[[], Any]]] = []
-
-    def take(self, pristine: Pristine, homes: Sequence[Home], names: Container[str]) -> None:
-        """Remember the present values."""
-        for home in homes:
-            for name, value in home.data().items():
-                if f"{home.name}.{name}" in names:
-                    self._left.append((home, name, pristine.as_it_is(home, name, value)))
-
-    def have(self) -> None:
-        """Let the modules hold it in place of what other methods have left, for the program that was made so."""
-        put_back_made()
-        if not self._left:
-            return
-        homes = [*{id(home.owner): home for home, *_ in self._left}.values()]
-        names = {f"{home.name}.{name}" for home, name, _ in self._left}
-        pristine = Pristine()
-        pristine.take(homes)
-        for home, name, value in self._left:
-            home.set(name, value())
-        _remember(pristine, homes, names)
-
-
-_made: list[tuple[Pristine, list[Home], set[str]]] = []  # one at most: what is to be put back of what was made last
-
-
-def put_back_made() -> None:
-    """Give the author's modules what they held before a model was made: so do all models begin alike."""
-    while _made:
-        pristine, homes, names = _made.pop()
-        pristine.put_back(homes, names)
-
-
-@contextmanager
-def making(author: object) -> Iterator[Made]:
-    """Run `model` and its kin inside, where the modules are as in a process that has made none; gives what they leave.
-
-    It stays until a model is made again, or another trial begins: the hooks of this one may look at it.
-    """
-    put_back_made()
-    homes, pristine, made = modules.of(author), Pristine(), Made()
-    pristine.take(homes)
-    before = attributes.of(homes)
-    with _imports_known(author, pristine, before):
-        try:
-            yield made
-        finally:
-            homes = modules.of(author)
-            names = attributes.changed(before, attributes.of(homes))
-            names -= pristine.unmoved(homes, names)
-            _remember(pristine, homes, names)
-            made.take(pristine, homes, names)
-    pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
-
-
-@contextmanager
-def making_again(author: object) -> Iterator[None]:
-    """As `making`, but for a model aside: afterwards the modules are as they were before the block."""
-    held = Made()
-    for one in _made:
-        held.take(*one)
-    try:
-        with making(author):
-            yield
-    finally:
-        held.have()
-
-
-def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
-    if names:
-        pristine.keep(homes, names)
-        _made.append((pristine, homes, names))
-
-
-@contextmanager
-def _imports_known(author: object, pristine: Pristine, before: Traces) -> Iterator[None]:
-    """Let what the author's modules hold once they are imported in the block not count as left by who imports them."""
-
-    def heard(module: types.ModuleType) -> None:
-        if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
-            home = Home(module.__name__, module)
-            pristine.take([home, *home.classes()])
-            before.update(attributes.of([home, *home.classes()]))
-
-    with modules.imported(heard):
-        yield
 
 
 def _held(owner: Any) -> Callable[[], object]:
