@@ -87,10 +87,10 @@ def test_4_all_replicas_agree_that_a_gradient_overflowed() -> None:
     trainable.begin(assignment(2, epochs=1, batch_size=2, optimizer="sgd", training={"precision": "mixed_float16"}))
     program = trainable._session.trial.program
     before = [np.asarray(v) for v in program.model.trainable_variables]
-    scale = float(program.loss_scale.scale.numpy())
+    scale = float(program.graph.loss_scale.scale.numpy())
     (epoch,) = go_on(trainable)
     assert np.isfinite(epoch.metrics["loss"])
-    assert float(program.loss_scale.scale.numpy()) == scale / 2
+    assert float(program.graph.loss_scale.scale.numpy()) == scale / 2
     for variable, old in zip(program.model.trainable_variables, before, strict=True):
         for value in replica_values(trainable, variable):
             np.testing.assert_array_equal(value, old)
