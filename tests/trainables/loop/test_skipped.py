@@ -95,9 +95,9 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     trainable.begin(assignment(epochs=1, training={**HALF, **training}, **given))
     program = trainable._session.trial.program
     counters = {v.path for v in program.model.metrics_variables}
-    before, scale = program.state.arrays(), float(program.loss_scale.scale.numpy())
+    before, scale = program.state.arrays(), float(program.graph.loss_scale.scale.numpy())
     go_on(trainable)
-    assert float(program.loss_scale.scale.numpy()) == scale / 2
+    assert float(program.graph.loss_scale.scale.numpy()) == scale / 2
     moved = [
         path
         for path, values in program.state.arrays().items()
