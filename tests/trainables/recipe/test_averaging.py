@@ -61,7 +61,8 @@ def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None
     trainable = Small()
     train(trainable, assignment(ema_momentum=0.9))
     program = trainable._session.trial.program
-    broken = SimpleNamespace(part_size=16, batch_size=16, split=SimpleNamespace(updates=lambda size: 0), chunks=chunks)
+    split = SimpleNamespace(updates=lambda size: 0)
+    broken = SimpleNamespace(part_size=16, batch_size=16, split=split, chunks=chunks, first_batch=lambda epoch: 0)
     before = program.state.arrays()
     with pytest.raises(ZeroDivisionError):
         program.evaluate(broken, seed=0, epoch=1)
