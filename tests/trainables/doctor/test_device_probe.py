@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from sweep.doctor.checklist import Round, examine
 
+from sweep.cli.doctor import Round, examine
 from sweep.doctor import Level, Ran, run_command
 from trainables.doctor import device_probe
 
