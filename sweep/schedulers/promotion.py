@@ -83,7 +83,7 @@ class PausingScheduler:
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         """Take in an epoch: whether the trial pauses after it, and which others go on."""
-        raise NotImplementedError
+        raise NotImplementedError  # each rule has its own
 
     def _end(self, trial: int) -> None:
         """Hear that a trial has ended, and its worker is free."""
@@ -93,7 +93,7 @@ class PausingScheduler:
 
     def _why(self, pause: _Pause) -> str:
         """Return why it never went on."""
-        raise NotImplementedError
+        raise NotImplementedError  # each rule has its own
 
 
 class PromotionScheduler(PausingScheduler):
