@@ -68,7 +68,7 @@ class Outline:
     goal: str = ""
     objectives: int = 1
     varying: tuple[str, ...] = ()  # the parameters worth showing
-    total: int | None = None  # trials, where known
+    total: int | None = None  # trials of the search and the baseline, where known
     repeats: int = 1
     epochs: int = 1  # of a trial whose parameters do not say
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
@@ -78,7 +78,6 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return that of a sweep file."""
-        configurations = spec.trials()
         first = spec.objectives[0]
         return cls(
             name=spec.name,
@@ -86,7 +85,7 @@ class Outline:
             goal=first.goal,
             objectives=len(spec.objectives),
             varying=tuple(spec.space.varying),
-            total=None if configurations is None else configurations * spec.trials_each,
+            total=spec.all_trials,
             repeats=spec.trials_each,
             epochs=spec.epochs,
             decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),

@@ -193,8 +193,7 @@ class Standing:
         self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
         self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
         self.measures = False  # whether trials measure what they use
-        self._beside: set[int] = set()  # trials of another role than the search's
-        self.confirming: set[int] = set()  # those of them that train finalists with fresh seeds
+        self.confirming: set[int] = set()  # trials that train finalists with fresh seeds
         self._earlier_s = 0.0
         self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
         self._reached: Counter[int] = Counter()
@@ -212,8 +211,8 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        """Trials, where known: those of the search, and what has begun beside it."""
-        return None if self.outline.total is None else self.outline.total + len(self._beside)
+        """Trials, where known: those of the outline, and the fresh seeds that have begun."""
+        return None if self.outline.total is None else self.outline.total + len(self.confirming)
 
     @property
     def finished(self) -> int:
@@ -232,8 +231,6 @@ class Standing:
             case ledger.Reported(trial, report):
                 self._hear(trial, report)
             case ledger.Started(trial):
-                if trial.place is None:
-                    self._beside.add(trial.number)
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1

@@ -179,8 +179,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     concurrent = trial.fits(cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
-    configurations = spec.trials()
-    trials = spec.all_trials
+    configurations, trials = spec.trials, spec.all_trials
     searcher = methods.searcher(spec, folders)
     basis.learn(searcher)
     began = time.monotonic()

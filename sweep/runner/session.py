@@ -286,7 +286,7 @@ class Session:
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
-        if coordinator.exhausted and spec.method != "grid" and not spec.population and not spec.space.finite():
+        if coordinator.exhausted and spec.method != "grid" and not spec.population and spec.space.cardinality is None:
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
