@@ -39,6 +39,7 @@ from sweep.store.remote import local
 from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
+    from sweep.analysis.live_status import Standing
     from sweep.render.live import LiveView
     from sweep.runner import Options, View
     from sweep.runner.session import MakeView
@@ -51,6 +52,9 @@ WIDTH, HEIGHT = 100, 24  # characters, lines
 
 class Drawing(Protocol):
     """What counts a sweep's events and can be drawn."""
+
+    @property
+    def standing(self) -> Standing: ...
 
     def replay(self, events: Iterable[Event]) -> None: ...
 
@@ -88,6 +92,11 @@ class NotebookView:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """Where the sweep stands."""
+        return self._watching.standing
 
     def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""

@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, redirect_stderr, 
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from sweep.events import Event
 from sweep.store.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from sweep.analysis.live_status import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,10 @@ class Outcome:
 
 class View(Protocol):
     """Who watches a session."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the sweep stands by all that was seen, for the thread that shows the events; asked for with Ray alone."""
 
     def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""
