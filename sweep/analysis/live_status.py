@@ -68,22 +68,6 @@ class Open:
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     trained_s: float | None = 0.0  # None where not all of it was trained in one go
 
-    @property
-    def trial(self) -> int:
-        return self.state.number
-
-    @property
-    def params(self) -> Params:
-        return self.state.params
-
-    @property
-    def started(self) -> float:
-        return self.state.started
-
-    @property
-    def epochs(self) -> int:
-        return self.state.epoch
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -350,7 +334,7 @@ class Standing:
         """Return what is to come: as the rule would have it, or, where it does not say when it acts, as it came."""
         # Those that pause count as lost where they do.
         open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
-        going = {number: (trial.epochs, trial.of) for number, trial in open_now}
+        going = {number: (trial.state.epoch, trial.of) for number, trial in open_now}
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
@@ -395,18 +379,18 @@ class Standing:
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
-        began = trial.started if event.facts.started is None else event.facts.started
+        began = state.started if event.facts.started is None else event.facts.started
         took_s = max(event.time - began, 0.0)
-        ended = Ended(number, event.status, event.reason, trial.epochs, trial.value, trial.params, took_s)
+        ended = Ended(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None
             return ended
         del self.open[number]
         self.ended[event.status] += 1
         if self._foresight is not None:
-            self._foresight.end(number, (trial.epochs, trial.of))
+            self._foresight.end(number, (trial.state.epoch, trial.of))
         self.latest.append(ended)
-        if trial.trained_s is not None and trial.epochs:
+        if trial.trained_s is not None and trial.state.epoch:
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
@@ -414,10 +398,10 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                self._pruned[trial.epochs] += 1
-                self._lost[trial.epochs] += 1
+                self._pruned[trial.state.epoch] += 1
+                self._lost[trial.state.epoch] += 1
             case _:
-                self._lost[trial.epochs] += 1
+                self._lost[trial.state.epoch] += 1
                 self._fail(event)
         return ended
 
@@ -442,7 +426,7 @@ class Standing:
         if self._foresight is not None:
             self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
-        self._lost[trial.epochs] -= 1
+        self._lost[trial.state.epoch] -= 1
         self.failures[kind].count -= 1
         if not self.failures[kind].count:
             del self.failures[kind]

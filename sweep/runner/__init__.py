@@ -54,7 +54,7 @@ class View(Protocol):
 
     @property
     def standing(self) -> Standing:
-        """Where the sweep stands by all that was seen, for the thread that shows the events; asked for with Ray alone."""
+        """Where the sweep stands, for the thread that shows the events; asked for with Ray alone."""
 
     def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""
