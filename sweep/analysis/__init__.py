@@ -261,8 +261,3 @@ def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
         if trial.parent is None:
             return tuple(reversed(found))
         trial, last = known[trial.parent], first
-
-
-def changed_params(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the parameters that are not the same in all steps."""
-    return varying([step.params for step in steps])

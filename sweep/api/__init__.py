@@ -37,16 +37,6 @@ Frame: TypeAlias = pd.DataFrame
 _NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp"})
 
 
-def trials_frame(tables: Sequence[Tables]) -> Frame:
-    """Return one row per trial, with the columns of results/README.md."""
-    return _joined([one.trials.to_pandas() for one in tables])
-
-
-def metrics_frame(tables: Sequence[Tables]) -> Frame:
-    """Return one row per trial and epoch, with the columns of results/README.md."""
-    return _joined([one.metrics.to_pandas() for one in tables])
-
-
 def best_frame(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequence[object]]]) -> Frame:
     """Return the rows of some configurations' trials, with the ``rank`` of each configuration in front."""
     positions = {id(trial): at for at, trial in enumerate(trial for sweep in sweeps for trial in sweep.trials)}
@@ -267,7 +257,8 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Return what is in these folders."""
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
-    return LoadedSweep(tuple(folders), trials_frame(tables), metrics_frame(tables), tuple(needed))
+    trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
+    return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
 
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:

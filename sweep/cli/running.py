@@ -74,7 +74,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 @options.changes
 def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
-    if how.address is not None and submitting.is_dashboard(how.address):
+    if how.address is not None and how.address.startswith(("http://", "https://")):  # of a dashboard, not of Ray itself
         submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
         return
     require_locks()

@@ -261,11 +261,6 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
 
 
-def is_dashboard(address: str | None) -> bool:
-    """Return whether an address is that of a dashboard, over which jobs are submitted, and not of Ray itself."""
-    return address is not None and address.startswith(("http://", "https://"))
-
-
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @address

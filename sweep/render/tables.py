@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import Step, changed_params, varying, verdict
+from sweep.analysis import Step, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
@@ -368,6 +368,6 @@ def lineage_lines(steps: Sequence[Step]) -> list[str]:
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
     schedules = [
         f"{name} {', '.join(setting(step.params[name]) if name in step.params else '-' for step in steps)}"
-        for name in changed_params(steps)
+        for name in varying([step.params for step in steps])
     ]
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -153,7 +153,7 @@ class Session:
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
-            stop_requests.clear_requests(folder)
+            stop_requests.take_requests(folder)  # what was asked of a process that has ended
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:

@@ -194,11 +194,6 @@ class Terms:
         return None
 
 
-def tried_again(trial: int) -> TrialEnded:
-    """Return what lets a trial that has failed go on."""
-    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
-
-
 def fold(spec: Spec, started: TrialStarted) -> Fold | None:
     """Return the part of the examples that a trial of a cross-validation leaves out.
 

@@ -76,7 +76,7 @@ class Document:
     def check(self) -> None:
         """Raise InputError when there are mistakes, in the order of the file."""
         if self.mistakes:
-            raise InputError(dict.fromkeys(problem for _, problem in sorted(self.mistakes, key=_mark)))
+            raise InputError(dict.fromkeys(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0])))
 
     def override(self, path: KeyPath, typed: str) -> None:
         """Note that the value at ``path`` did not come from the text."""
@@ -148,10 +148,6 @@ def flow(value: Value) -> str:
             return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
         case _:
             return json.dumps(value)
-
-
-def _mark(entry: tuple[Mark, Problem]) -> Mark:
-    return entry[0]
 
 
 Schema: TypeAlias = Mapping[str, Any]

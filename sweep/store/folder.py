@@ -185,7 +185,7 @@ class ResultsFolder:
             file.flush()
             os.fsync(file.fileno())
         if (store := self.store) is not None:
-            remote.send_file(self.info, store)
+            store.put(self.info.name, self.info.read_bytes())
 
     def remove(self) -> None:
         """Delete a sweep of which nothing was trained, so that its name is free again."""
