@@ -239,7 +239,7 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
-        notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
+        notes = [*planning.notes(spec, source), *_rehearsal(simulate_gpus)]
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
@@ -428,16 +428,6 @@ def _options(function: str, how: How) -> Options:
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
     return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
-
-
-def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:
-    ignored = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
-    doubtful = (
-        [f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check"]
-        if unseen
-        else []
-    )
-    return [f"note: {note}" for note in (*ignored, *spec.notes, *doubtful)]
 
 
 def _rehearsal(gpus: int | None) -> list[str]:

@@ -12,7 +12,6 @@ import click
 
 from sweep import interruption
 from sweep.cli import options, submitting
-from sweep.cli.planning import note_ignored, note_unseen
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
@@ -51,8 +50,8 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
         return
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    for note in planning.notes(spec, source):
+        click.echo(note, err=True)
     training = session.Training(spec=spec, source=source, import_folders=folders)
     conclude(session.run(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
 

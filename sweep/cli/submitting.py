@@ -22,7 +22,6 @@ import click
 
 from sweep import interruption
 from sweep.cli import options
-from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import InputError, first_line
 from sweep.text import printable
 
@@ -255,8 +254,8 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
 
     spec, _ = specs.load_with_text(file, changes)
     source = planning.check(spec, str(file), planning.import_folders(file), here=False)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    for note in planning.notes(spec, source):
+        click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
 

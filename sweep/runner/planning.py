@@ -38,7 +38,7 @@ from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
 from sweep.store import sweep_info
-from sweep.text import did_you_mean, guess
+from sweep.text import did_you_mean, guess, printable
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -149,6 +149,16 @@ def check_inline(spec: Spec, where: str) -> None:
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     """Return the parameters of which the source alone does not show that they are read."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
+
+
+def notes(spec: Spec, source: Source) -> list[str]:
+    """Return lines on keys of W&B's that do nothing here, on what is hardly meant, and on what is perhaps not read."""
+    unseen = not_seen_read(spec, source)
+    found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
+    found += spec.notes
+    if unseen:
+        found.append(f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check")
+    return [printable(f"note: {note}") for note in found]
 
 
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:

@@ -266,5 +266,5 @@ def test_a_log_that_cannot_be_is_refused_also_where_an_earlier_export_has_stoppe
     folder = made(whole[:2])
     write(folder, tmp_path)
     append(folder, whole[1:])
-    with pytest.raises(StoreError, match="epoch 1 of trial 0 was reported before; keep .* repair"):
+    with pytest.raises(StoreError, match=r"epoch 1 of trial 0 was reported before; keep .* repair"):
         write(folder, tmp_path)
