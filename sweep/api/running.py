@@ -243,9 +243,7 @@ def run(
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
-            lambda: session.run(training, text, place, options, view),
-            ResultsFolder(place / spec.name),
-            given,
+            lambda: session.run(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
 
 

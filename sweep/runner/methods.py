@@ -21,14 +21,7 @@ from sweep.functions import load_part
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Factory, Searcher
-from sweep.searchers.points import (
-    first_new,
-    grid_search,
-    random_search,
-    sobol_search,
-    uniform_draws,
-    uniform_numbers,
-)
+from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
 from sweep.space import Space, completed, on_grid
 from sweep.space.early_terminate import Own

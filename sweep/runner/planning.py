@@ -26,14 +26,7 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, allowed_share, domains
-from sweep.space.domains import (
-    Categorical,
-    Constant,
-    Domain,
-    Tied,
-    choices,
-    key,
-)
+from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show

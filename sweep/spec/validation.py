@@ -177,11 +177,7 @@ def kind_of(value: Value) -> str:
 
 
 def validate(
-    model: type[ModelT],
-    data: Value,
-    path: KeyPath,
-    document: Document,
-    hints: Mapping[str, str] = MappingProxyType({}),
+    model: type[ModelT], data: Value, path: KeyPath, document: Document, hints: Mapping[str, str] = MappingProxyType({})
 ) -> ModelT | None:
     """Return the data as a model, or None after every mistake in them was noted in the document.
 
