@@ -102,15 +102,8 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
 
 
 LATER = (
-    "all_data",
-    "data_seed",
-    "deterministic",
-    "run_eagerly",
-    "servers",
-    "co2_g_per_kwh",
-    "price_per_gpu_hour",
-    "max_share",
-    "money",
+    *("all_data", "data_seed", "deterministic", "run_eagerly", "servers"),
+    *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money"),
 )
 
 
