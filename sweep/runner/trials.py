@@ -265,7 +265,7 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
     def run(one: TrialState) -> Run:
         loss = objective.loss(one.last)
         last = math.nan if loss is None else loss
-        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.epoch)
+        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
 
     return [run(one) for one in ledger.trials.values()]
 
