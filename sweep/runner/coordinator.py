@@ -67,6 +67,7 @@ class Coordinator:
     ) -> None:
         self._spec = spec
         self._terms = Terms(spec)
+        self._objective, self._target = spec.objectives[0], spec.metrics[0].target
         self._hooks = hooks = hooks or Hooks()
         self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
@@ -381,8 +382,8 @@ class Coordinator:
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            decided = epoch.epoch in trial.decisions or self._terms.divergence(epoch) or self._terms.reached(epoch)
-            if decided and epoch is not epochs[-1]:
+            ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
+            if (ends or epoch.epoch in trial.decisions) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
@@ -448,8 +449,8 @@ class Coordinator:
                 trial = self._open[state.number]
                 trial.verdict, trial.interrupted = verdict, False
                 self._pauses.note(trial, paused=False)
-                trial.diverged = self._terms.divergence(report)
-                trial.reached = None if heard is None else self._terms.reached(report)
+                trial.diverged = self._objective.diverged(report)
+                trial.reached = self._objective.reached(self._target, report.metrics) if heard else None
                 if not self._is_open:
                     self._watch.recall(state.number, report.time_s)
             case Interrupted(state, end):

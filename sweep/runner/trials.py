@@ -44,7 +44,7 @@ class OpenTrial:
     epochs: int
     decisions: tuple[int, ...]  # epochs at which it can be pruned, or pause
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
-    diverged: str | None = None
+    diverged: str = ""  # why it has, with its last epoch
     reached: str | None = None  # that it has the sweep's target, in words
     interrupted: bool = False  # and no worker has had it since
     restarts: int = 0  # in this session, of lost workers
@@ -161,14 +161,6 @@ class Terms:
             return end
         reason = f"{end.reason}; tried again, {retries + 1} of {most}"
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
-
-    def divergence(self, epoch: EpochReported) -> str | None:
-        """Return why a trial has diverged with this epoch, if it has."""
-        return self._objective.diverged(epoch) or None
-
-    def reached(self, epoch: EpochReported) -> str | None:
-        """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""
-        return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
 
     def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return a trial's end; infeasible where it completed, and its last metrics do not meet the constraints."""
