@@ -195,12 +195,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
     names = dict.fromkeys(name for one in params for name in one)
-    return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
-
-
-def _differs(values: Sequence[object]) -> bool:
-    first = repr(values[0])
-    return any(repr(value) != first for value in values)
+    return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)
 
 
 _ABSENT = object()

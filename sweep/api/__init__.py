@@ -120,7 +120,7 @@ class LoadedSweep:
         Columns of several sweeps are pairs of sweep and trial. Raises `InputError` that names the metrics there are.
         """
         if metric is None:
-            objectives = self.folders[0].objectives()
+            objectives = self.folders[0].read_info().objectives
             metric = objectives[0][0] if objectives else ""
         return curves_frame(self.trials, self.metrics, metric)
 
@@ -247,7 +247,7 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
     """Return what a study is made of beside the trials; all else is in the frames."""
-    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])}
+    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
 

@@ -157,10 +157,8 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
         view: View = _live(spec, quiet=how.quiet)
         if not how.quiet and is_here():
             view = NotebookView(drawing(spec), display())
-        for note in () if how.quiet else notes:
+        for note in () if how.quiet else (*notes, *how.opening(folder)):
             view.say(note)
-        if how.verbose and not how.quiet:
-            view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         return view
 
     return made
@@ -239,7 +237,7 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
-        notes = [*planning.notes(spec, source), *_rehearsal(simulate_gpus)]
+        notes = planning.notes(spec, source)
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
@@ -332,7 +330,7 @@ def retrain(
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
-        notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
+        notes = [f"note: {note}" for note in made.notes]
         training = Training(
             spec=spec,
             source=source,
@@ -355,7 +353,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
-    view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), how)
+    view = viewer(reopened.spec, (), how)
     return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
@@ -426,10 +424,6 @@ def _options(function: str, how: How) -> Options:
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
     return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
-
-
-def _rehearsal(gpus: int | None) -> list[str]:
-    return [f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else []
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:

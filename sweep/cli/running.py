@@ -107,10 +107,8 @@ def viewer(spec: Spec, how: Options) -> MakeView:
 
         debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
         made = LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
-        if how.verbose:
-            made.say(f"output of Ray and TensorFlow: {folder.debug_log}")
-        if how.simulated_gpus and not how.quiet:
-            made.say(f"rehearsal: {how.simulated_gpus} logical CPU devices stand in for GPUs")
+        for line in how.opening(folder):
+            made.say(line)
         return made
 
     return view

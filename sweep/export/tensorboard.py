@@ -167,7 +167,7 @@ class EventFiles:
         new = [metric for metric in metrics if metric not in self._metrics]
         if not new and self._metrics:
             return
-        objectives = [metric for metric, _ in self._sweep.objectives()]
+        objectives = [metric for metric, _ in self._sweep.read_info().objectives]
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
         content = self._events.experiment(self._hparams, self._first.params, self._metrics, self._first.time)
         with replacing(self._target / _FILE.format(0)) as path:

@@ -37,6 +37,12 @@ class Options:
     followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
     embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
+    def opening(self, folder: ResultsFolder) -> list[str]:
+        """Return what a session says of itself at its beginning."""
+        lines = [f"output of Ray and TensorFlow: {folder.debug_log}"] if self.verbose else []
+        gpus = self.simulated_gpus
+        return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else lines
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -29,7 +29,7 @@ from sweep.store import (
     sweep_info,
 )
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
-from sweep.store.sweep_info import Fields, Objectives, SweepInfo
+from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
@@ -197,10 +197,6 @@ class ResultsFolder:
         """Bring the copy of a sweep in an object store up to date, as `open` does; of any other nothing."""
         if (store := self.store) is not None:
             remote.pull(self.path, store)
-
-    def objectives(self) -> Objectives:
-        """Return (metric, "maximize" or "minimize") of each objective, out of sweep.json. Raises `StoreError`."""
-        return self.read_info().objectives
 
     @contextmanager
     def lock(self, sync_s: float = 2.0) -> Iterator[remote.Writer | None]:
