@@ -51,7 +51,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         return
     folder, spec = reopened.folder, reopened.spec
     found = listed(folder)
-    total = None if spec.all_trials is None else max(spec.all_trials, sum(found.trials.values()))  # and fresh seeds
+    total = None if spec.all_trials is None else max(spec.all_trials + found.fresh, sum(found.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
         click.echo(document(found, {"total": total, "written": written}))

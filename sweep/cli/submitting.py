@@ -322,14 +322,8 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
 
     jobs = Jobs(address)
     job = jobs.find(sweep)
-    command = [
-        "resume",
-        job.sweep,
-        "--here",
-        "--results",
-        job.results,
-        *(part for one in changes for part in ("--set", one)),
-    ]
+    command = ["resume", job.sweep, "--here", "--results", job.results]
+    command += [part for one in changes for part in ("--set", one)]
     command += ["--retry-failed"] if retry_failed else []
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
