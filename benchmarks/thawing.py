@@ -87,7 +87,7 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
 def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
     """Print a table's rows; which rules came as far as ASHA with a third of its epochs."""
     folder = ResultsFolder(tables / name)
-    goal = objective(*folder.objectives()[0])
+    goal = objective(*folder.read_info().objectives[0])
     curves, _ = replay.curves(log.read(folder.log), lambda params: EPOCHS)
     ends = sorted(loss for one in curves if (loss := replay._last(one, goal)) < float("inf"))
     print(f"{name}: {goal.name}, the best of {len(ends)} {goal.of_loss(ends[0]):.4f}, "

@@ -119,7 +119,8 @@ def reason_of(error: BaseException) -> str:
 def said_by(error: BaseException) -> str:
     """Return `reason_of` without the type."""
     cause = _cause(printable(str(error)).strip(), type(error).__name__)
-    place = None if _explains_itself(error) else where_raised(error)
+    is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # whose text says what to change
+    place = None if is_own else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
 
@@ -184,11 +185,6 @@ def _installed() -> tuple[str, ...]:
     folders = {Path(folder) for folder in map(sysconfig.get_path, names)}
     found = {f"{path}/" for folder in folders for path in (folder, folder.resolve())}
     return tuple(sorted(found, key=len, reverse=True))  # site-packages lies in Python's own folder
-
-
-def _explains_itself(error: BaseException) -> bool:
-    """Return whether an error is one of this package's, whose text says what to change."""
-    return type(error).__module__.startswith(("sweep.", "trainables."))
 
 
 def _cause(text: str, kind: str) -> str:

@@ -89,16 +89,8 @@ class Names:
 Bounds: TypeAlias = Number | Flag | Words | Names
 
 SCHEDULES = (
-    "constant",
-    "step",
-    "piecewise",
-    "linear",
-    "polynomial",
-    "exponential",
-    "cosine",
-    "cosine_restarts",
-    "one_cycle",
-    "plateau",
+    *("constant", "step", "piecewise", "linear", "polynomial", "exponential"),
+    *("cosine", "cosine_restarts", "one_cycle", "plateau"),
 )
 _COUNT = Number(1, whole=True)
 _FROM_0 = Number(0)

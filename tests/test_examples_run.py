@@ -79,7 +79,7 @@ def test_an_example_trains(name: str, results: Path) -> None:
     trials = sweep.load(results / name).trials
     assert set(trials["status"]) <= {"completed", "pruned", "interrupted"}
     assert "completed" in set(trials["status"])
-    expected = spec.trials()
+    expected = spec.trials
     searched = trials[trials["role"] == "search"]
     assert expected is None or spec.metrics[0].target is not None or len(searched) == expected * spec.trials_each
     for row in trials.to_dict("records"):

@@ -68,7 +68,7 @@ class Outline:
     goal: str = ""
     objectives: int = 1
     varying: tuple[str, ...] = ()  # the parameters worth showing
-    total: int | None = None  # trials, where known
+    total: int | None = None  # trials of the search and the baseline, where known
     repeats: int = 1
     epochs: int = 1  # of a trial whose parameters do not say
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
@@ -78,7 +78,6 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """Return that of a sweep file."""
-        configurations = spec.trials()
         first = spec.objectives[0]
         return cls(
             name=spec.name,
@@ -86,7 +85,7 @@ class Outline:
             goal=first.goal,
             objectives=len(spec.objectives),
             varying=tuple(spec.space.varying),
-            total=None if configurations is None else configurations * spec.trials_each,
+            total=spec.all_trials,
             repeats=spec.trials_each,
             epochs=spec.epochs,
             decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
@@ -196,12 +195,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
     names = dict.fromkeys(name for one in params for name in one)
-    return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
-
-
-def _differs(values: Sequence[object]) -> bool:
-    first = repr(values[0])
-    return any(repr(value) != first for value in values)
+    return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)
 
 
 _ABSENT = object()
@@ -262,8 +256,3 @@ def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
         if trial.parent is None:
             return tuple(reversed(found))
         trial, last = known[trial.parent], first
-
-
-def changed_params(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the parameters that are not the same in all steps."""
-    return varying([step.params for step in steps])

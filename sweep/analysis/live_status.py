@@ -68,22 +68,6 @@ class Open:
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     trained_s: float | None = 0.0  # None where not all of it was trained in one go
 
-    @property
-    def trial(self) -> int:
-        return self.state.number
-
-    @property
-    def params(self) -> Params:
-        return self.state.params
-
-    @property
-    def started(self) -> float:
-        return self.state.started
-
-    @property
-    def epochs(self) -> int:
-        return self.state.epoch
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -193,8 +177,7 @@ class Standing:
         self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
         self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
         self.measures = False  # whether trials measure what they use
-        self._beside: set[int] = set()  # trials of another role than the search's
-        self.confirming: set[int] = set()  # those of them that train finalists with fresh seeds
+        self.confirming: set[int] = set()  # trials that train finalists with fresh seeds
         self._earlier_s = 0.0
         self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
         self._reached: Counter[int] = Counter()
@@ -212,8 +195,8 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        """Trials, where known: those of the search, and what has begun beside it."""
-        return None if self.outline.total is None else self.outline.total + len(self._beside)
+        """Trials, where known: those of the outline, and the fresh seeds that have begun."""
+        return None if self.outline.total is None else self.outline.total + len(self.confirming)
 
     @property
     def finished(self) -> int:
@@ -232,8 +215,6 @@ class Standing:
             case ledger.Reported(trial, report):
                 self._hear(trial, report)
             case ledger.Started(trial):
-                if trial.place is None:
-                    self._beside.add(trial.number)
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
@@ -353,7 +334,7 @@ class Standing:
         """Return what is to come: as the rule would have it, or, where it does not say when it acts, as it came."""
         # Those that pause count as lost where they do.
         open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
-        going = {number: (trial.epochs, trial.of) for number, trial in open_now}
+        going = {number: (trial.state.epoch, trial.of) for number, trial in open_now}
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
@@ -398,18 +379,18 @@ class Standing:
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
-        began = trial.started if event.facts.started is None else event.facts.started
+        began = state.started if event.facts.started is None else event.facts.started
         took_s = max(event.time - began, 0.0)
-        ended = Ended(number, event.status, event.reason, trial.epochs, trial.value, trial.params, took_s)
+        ended = Ended(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None
             return ended
         del self.open[number]
         self.ended[event.status] += 1
         if self._foresight is not None:
-            self._foresight.end(number, (trial.epochs, trial.of))
+            self._foresight.end(number, (trial.state.epoch, trial.of))
         self.latest.append(ended)
-        if trial.trained_s is not None and trial.epochs:
+        if trial.trained_s is not None and trial.state.epoch:
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
@@ -417,10 +398,10 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                self._pruned[trial.epochs] += 1
-                self._lost[trial.epochs] += 1
+                self._pruned[trial.state.epoch] += 1
+                self._lost[trial.state.epoch] += 1
             case _:
-                self._lost[trial.epochs] += 1
+                self._lost[trial.state.epoch] += 1
                 self._fail(event)
         return ended
 
@@ -445,7 +426,7 @@ class Standing:
         if self._foresight is not None:
             self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
-        self._lost[trial.epochs] -= 1
+        self._lost[trial.state.epoch] -= 1
         self.failures[kind].count -= 1
         if not self.failures[kind].count:
             del self.failures[kind]

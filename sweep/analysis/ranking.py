@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
@@ -93,11 +92,7 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
 def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
     """Return why the trials of a configuration are not compared; empty where they are."""
     diverged = sum(
-        trial.status is Status.DIVERGED
-        or (
-            trial.status is Status.COMPLETED
-            and any(not math.isfinite(trial.metrics.get(m, math.nan)) for m, _ in objectives)
-        )
+        trial.status is Status.DIVERGED or (trial.status is Status.COMPLETED and not _is_finite(trial, objectives))
         for trial in trials
     )
     if diverged:
@@ -312,7 +307,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     complete = tuple(scores) if len(scores) == len(objectives) else ()
     first = counted[0]
     ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
-    completed = sum(map(partial(_counts, objectives=objectives), trials))
+    completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
     share, status = outcome([trial.status for trial in trials], completed, sweep.repeats)
     return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
 
@@ -326,10 +321,9 @@ def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[f
     return completed / len(known), max(known, key=ORDER.__getitem__)
 
 
-def _counts(trial: Trial, objectives: Objectives) -> bool:
-    """Return whether a trial has completed, with numbers to show for it."""
-    finite = all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
-    return trial.status is Status.COMPLETED and finite
+def _is_finite(trial: Trial, objectives: Objectives) -> bool:
+    """Return whether a trial has a number to show for each objective."""
+    return all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
 
 
 def _losses(row: Ranked) -> list[float]:

@@ -15,7 +15,7 @@ from msgspec import structs
 from sweep import statistics
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.events import Role, Status
-from sweep.space.objectives import objective
+from sweep.space.objectives import Objective, objective
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
@@ -48,14 +48,13 @@ class Correlation:
     high: float | None
 
 
-def course(scores: Sequence[float] | Floats, costs: Sequence[float], *, maximize: bool, seed: int = 0) -> Course:
-    """Return the best of ``scores`` by what was spent, over 200 orders of the same configurations.
+def course(losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective, seed: int = 0) -> Course:
+    """Return the best score by what was spent, over 200 orders of configurations with these losses.
 
-    A score that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
+    A loss that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
     (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
     """
-    sign = -1.0 if maximize else 1.0
-    losses = np.nan_to_num(sign * np.asarray(scores, dtype=np.float64), nan=math.inf)
+    losses = np.nan_to_num(np.asarray(losses, dtype=np.float64), nan=math.inf)
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
     draws = np.random.default_rng(seed)
@@ -67,9 +66,11 @@ def course(scores: Sequence[float] | Floats, costs: Sequence[float], *, maximize
     bounds = np.full((2, len(budgets)), np.nan)
     for at in np.flatnonzero(counts):
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
-    low, high = -bounds[::-1] if maximize else bounds
+    low, high = np.sort(objective.sign * bounds, axis=0)
     found = _best(losses, spent, np.arange(len(losses)), budgets)
-    return Course(budgets, sign * mean, low, high, np.where(np.isfinite(found), sign * found, np.nan))
+    return Course(
+        budgets, objective.sign * mean, low, high, np.where(np.isfinite(found), objective.sign * found, np.nan)
+    )
 
 
 def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
@@ -165,8 +166,8 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = looked_at(max(row.epochs for row in done))
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
-    scores = np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
-    means = _means(rows, _curves(read, metric, epochs or [1]))
+    losses = one.sign * np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
+    means = one.sign * _means(rows, _curves(read, metric, epochs or [1]))
     seconds = _by_trial(read)
     costs = {
         "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
@@ -175,16 +176,14 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     budgets = []
     for unit, cost in costs.items():
         if sum(cost) > 0:
-            run = course(scores, cost, maximize=one.maximize)
+            run = course(losses, cost, one)
             columns = (run.budgets, run.found, run.expected, run.low, run.high)
             budgets.append(Found(unit, *(tuple(column.tolist()) for column in columns)))
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # Without an epoch before the last one the first is looked at for the control alone.
-    rungs = tuple(
-        _rung(*looked, scores, complete, maximize=one.maximize) for looked in zip(epochs, means.T, strict=False)
-    )
-    control = _control(rows, scores, means[:, 0], complete, maximize=one.maximize)
+    rungs = tuple(_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
+    control = _control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, tuple(budgets), control, rungs)
 
 
@@ -243,23 +242,22 @@ def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
     return means
 
 
-def _rung(epoch: int, there: Floats, scores: Floats, done: Places, *, maximize: bool) -> Rung:
+def _rung(epoch: int, there: Floats, losses: Floats, done: Places) -> Rung:
     """Return what an epoch told: of those that completed, and where among all that came there the best one stood."""
     both = done[np.isfinite(there[done])]
     own = there[done[0]]
-    before = there > own if maximize else there < own
-    place = 1 + int(before.sum()) if math.isfinite(own) else None
-    return Rung(epoch, correlation(there[both], scores[both]), place, int(np.isfinite(there).sum()))
+    place = 1 + int((there < own).sum()) if math.isfinite(own) else None
+    return Rung(epoch, correlation(there[both], losses[both]), place, int(np.isfinite(there).sum()))
 
 
-def _control(rows: Sequence[Ranked], scores: Floats, first: Floats, done: Places, *, maximize: bool) -> Control | None:
+def _control(rows: Sequence[Ranked], losses: Floats, first: Floats, done: Places, one: Objective) -> Control | None:
     """Return what comes of the one that is best after the first epoch."""
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None
-    chosen = known[np.argmax(first[known] if maximize else -first[known])]
+    chosen = known[np.argmin(first[known])]
     trials = [trial for row in rows for trial in row.trials]
     rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
     spent = sum(min(trial.epochs, 1) for trial in trials) + rest
-    score, best = float(scores[chosen]), float(scores[done[0]])
-    return Control(rows[chosen].rank, score, abs(best - score), spent, sum(trial.epochs for trial in trials))
+    loss, best = float(losses[chosen]), float(losses[done[0]])
+    return Control(rows[chosen].rank, one.of_loss(loss), abs(best - loss), spent, sum(trial.epochs for trial in trials))

@@ -56,7 +56,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
 
 def objectives(folder: ResultsFolder) -> Objectives:
     """Return the objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
-    found = folder.objectives()
+    found = folder.read_info().objectives
     if not found:
         raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
     return found

@@ -315,6 +315,7 @@ class Listed:
     cost: float | None = None  # of its GPUs, where they have a price
     reason: str = ""
     paused: int = 0  # of the interrupted trials, those that wait for their rule to let them go on
+    fresh: int = 0  # of all trials, those that train finalists with fresh seeds
 
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
@@ -343,6 +344,7 @@ def listed(folder: ResultsFolder) -> Listed:
         best=best.scores[0].mean if best else None,
         best_trial=best.trials[0].trial if best else None,
         paused=sum(t.status is Status.INTERRUPTED and t.status_reason.startswith(PAUSES) for t in sweep.trials),
+        fresh=sum(trial.role is Role.CONFIRM for trial in sweep.trials),
         verdict=words(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,

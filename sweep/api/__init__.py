@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import pandas as pd
 
-from sweep.analysis import Step, Sweep, lineage_of, of_tables, verdict
+from sweep.analysis import Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
 from sweep.errors import InputError
 from sweep.render.tables import filled, ranking_grid
@@ -37,37 +37,6 @@ Frame: TypeAlias = pd.DataFrame
 _NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp"})
 
 
-def trials_frame(tables: Sequence[Tables]) -> Frame:
-    """Return one row per trial, with the columns of results/README.md."""
-    return _joined([one.trials.to_pandas() for one in tables])
-
-
-def metrics_frame(tables: Sequence[Tables]) -> Frame:
-    """Return one row per trial and epoch, with the columns of results/README.md."""
-    return _joined([one.metrics.to_pandas() for one in tables])
-
-
-def best_frame(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequence[object]]]) -> Frame:
-    """Return the rows of some configurations' trials, with the ``rank`` of each configuration in front."""
-    positions = {id(trial): at for at, trial in enumerate(trial for sweep in sweeps for trial in sweep.trials)}
-    rows = [(number, positions[id(trial)]) for number, members in ranked for trial in members]
-    chosen = frame.iloc[[position for _, position in rows]].reset_index(drop=True)
-    chosen.insert(0, "rank", [number for number, _ in rows])
-    return chosen
-
-
-def ranking_frame(ranking: Ranking) -> Frame:
-    """Return one row per configuration, the best first, with the columns of results/README.md."""
-    found = columns(ranking)
-    series = {
-        **{name: pd.Series(list(values)) for name, values in found.params.items()},
-        **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
-        **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
-        **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
-    }
-    return pd.DataFrame({name: series[name] for name in found.names})
-
-
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     """A metric by epoch: the index is the epoch, from 1; a column per trial in their order, of several sweeps per
     sweep and trial. NaN after a trial's last epoch. Raises InputError that names the metrics for another."""
@@ -82,16 +51,6 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     wide = wide.reindex(columns=order)
     wide.columns.names = [by] if isinstance(by, str) else by
     return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
-
-
-def lineage_frame(steps: Sequence[Step]) -> Frame:
-    """Return one row for each trial that has trained some of the epochs, with its parameters."""
-    rows = [
-        {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
-        | {f"param.{name}": value for name, value in step.params.items()}
-        for step in steps
-    ]
-    return pd.DataFrame(rows)
 
 
 def _joined(frames: Sequence[Frame]) -> Frame:
@@ -138,12 +97,22 @@ class LoadedSweep:
 
     def configurations(self) -> Frame:
         """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
-        return ranking_frame(self.ranking())
+        found = columns(self.ranking())
+        series = {
+            **{name: pd.Series(list(values)) for name, values in found.params.items()},
+            **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
+            **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
+            **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+        }
+        return pd.DataFrame({name: series[name] for name in found.names})
 
     def best(self, n: int = 1) -> Frame:
         """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
-        ranked = [(row.rank, row.trials) for row in self.ranking().rows[:n]]
-        return best_frame(self.trials, self.sweeps, ranked)
+        positions = {id(trial): at for at, trial in enumerate(trial for sweep in self.sweeps for trial in sweep.trials)}
+        rows = [(row.rank, positions[id(trial)]) for row in self.ranking().rows[:n] for trial in row.trials]
+        chosen = self.trials.iloc[[position for _, position in rows]].reset_index(drop=True)
+        chosen.insert(0, "rank", [number for number, _ in rows])
+        return chosen
 
     def curves(self, metric: str | None = None) -> Frame:
         """Return a metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
@@ -151,7 +120,7 @@ class LoadedSweep:
         Columns of several sweeps are pairs of sweep and trial. Raises `InputError` that names the metrics there are.
         """
         if metric is None:
-            objectives = self.folders[0].objectives()
+            objectives = self.folders[0].read_info().objectives
             metric = objectives[0][0] if objectives else ""
         return curves_frame(self.trials, self.metrics, metric)
 
@@ -164,7 +133,12 @@ class LoadedSweep:
         folder, trials = self._only("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
             raise folder.no_trial(trial, there)
-        return lineage_frame(lineage_of(trials, trial))
+        rows = [
+            {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+            | {f"param.{name}": value for name, value in step.params.items()}
+            for step in lineage_of(trials, trial)
+        ]
+        return pd.DataFrame(rows)
 
     def study(self) -> Study:
         """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.
@@ -267,12 +241,13 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Return what is in these folders."""
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
-    return LoadedSweep(tuple(folders), trials_frame(tables), metrics_frame(tables), tuple(needed))
+    trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
+    return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
 
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
     """Return what a study is made of beside the trials; all else is in the frames."""
-    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])}
+    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
 

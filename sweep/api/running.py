@@ -39,6 +39,7 @@ from sweep.store.remote import local
 from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
+    from sweep.analysis.live_status import Standing
     from sweep.render.live import LiveView
     from sweep.runner import Options, View
     from sweep.runner.session import MakeView
@@ -51,6 +52,9 @@ WIDTH, HEIGHT = 100, 24  # characters, lines
 
 class Drawing(Protocol):
     """What counts a sweep's events and can be drawn."""
+
+    @property
+    def standing(self) -> Standing: ...
 
     def replay(self, events: Iterable[Event]) -> None: ...
 
@@ -88,6 +92,11 @@ class NotebookView:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """Where the sweep stands."""
+        return self._watching.standing
 
     def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""
@@ -148,10 +157,8 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
         view: View = _live(spec, quiet=how.quiet)
         if not how.quiet and is_here():
             view = NotebookView(drawing(spec), display())
-        for note in () if how.quiet else notes:
+        for note in () if how.quiet else (*notes, *how.opening(folder)):
             view.say(note)
-        if how.verbose and not how.quiet:
-            view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         return view
 
     return made
@@ -230,13 +237,11 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
-        notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
+        notes = planning.notes(spec, source)
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
-            lambda: session.run(training, text, place, options, view),
-            ResultsFolder(place / spec.name),
-            given,
+            lambda: session.run(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
 
 
@@ -325,7 +330,7 @@ def retrain(
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
-        notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
+        notes = [f"note: {note}" for note in made.notes]
         training = Training(
             spec=spec,
             source=source,
@@ -348,7 +353,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
-    view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), how)
+    view = viewer(reopened.spec, (), how)
     return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
@@ -419,20 +424,6 @@ def _options(function: str, how: How) -> Options:
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
     return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
-
-
-def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:
-    ignored = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
-    doubtful = (
-        [f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check"]
-        if unseen
-        else []
-    )
-    return [f"note: {note}" for note in (*ignored, *spec.notes, *doubtful)]
-
-
-def _rehearsal(gpus: int | None) -> list[str]:
-    return [f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else []
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:

@@ -259,15 +259,10 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 def _manifest(about: dict[str, object]) -> Manifest:
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
-            return Manifest(
-                epoch, accumulate, loss if isinstance(loss, float) else math.inf, _reports([str(x) for x in lines])
-            )
+            events = [decode(str(line).encode()) for line in lines]
+            reports = tuple(event for event in events if isinstance(event, EpochReported))
+            return Manifest(epoch, accumulate, loss if isinstance(loss, float) else math.inf, reports)
     raise KeyError("epoch, accumulate, loss, reports")
-
-
-def _reports(lines: Sequence[str]) -> tuple[EpochReported, ...]:
-    events = [decode(line.encode()) for line in lines]
-    return tuple(event for event in events if isinstance(event, EpochReported))
 
 
 def _files(folder: Path) -> dict[str, list[int]]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sweep.events import Params
     from sweep.runner import pricing
     from sweep.searchers import Searcher
-    from sweep.spec import Spec
 
 
 def _machines(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[pricing.Machine, ...]:
@@ -112,8 +111,8 @@ def plan(
         taken = methods.take_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    for note in planning.notes(spec, source):
+        click.echo(note, err=True)
     known, room = power_analysis.earlier(results, spec), None
     if address is not None:
         with runner.quiet():
@@ -141,23 +140,6 @@ def plan(
     if speeds is not None:
         click.echo()
         drawn.show_throughput(speeds, planned.sample[0], console())
-
-
-def note_ignored(spec: Spec) -> None:
-    """Name the keys of a W&B file that do nothing here, in one line, and what is hardly meant as it is written."""
-    if spec.ignored_keys:
-        click.echo(f"note: {', '.join(spec.ignored_keys)}: without effect here", err=True)
-    for note in spec.notes:
-        click.echo(f"note: {note}", err=True)
-
-
-def note_unseen(names: Sequence[str]) -> None:
-    """Name the parameters that may be read or not."""
-    if names:
-        click.echo(
-            f"note: {', '.join(names)}: may be unused: no read found in the source; the first trial will check",
-            err=True,
-        )
 
 
 @click.command()

@@ -66,7 +66,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
     read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     for folder in folders:
-        metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
+        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
     of_each = [analysis.of_tables(folder, one) for folder, one in read]
     ranked = ranking.rank(of_each)

@@ -12,7 +12,6 @@ import click
 
 from sweep import interruption
 from sweep.cli import options, submitting
-from sweep.cli.planning import note_ignored, note_unseen
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
@@ -51,8 +50,8 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
         return
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    for note in planning.notes(spec, source):
+        click.echo(note, err=True)
     training = session.Training(spec=spec, source=source, import_folders=folders)
     conclude(session.run(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
 
@@ -74,7 +73,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 @options.changes
 def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
-    if how.address is not None and submitting.is_dashboard(how.address):
+    if how.address is not None and how.address.startswith(("http://", "https://")):  # of a dashboard, not of Ray itself
         submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
         return
     require_locks()
@@ -108,10 +107,8 @@ def viewer(spec: Spec, how: Options) -> MakeView:
 
         debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
         made = LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
-        if how.verbose:
-            made.say(f"output of Ray and TensorFlow: {folder.debug_log}")
-        if how.simulated_gpus and not how.quiet:
-            made.say(f"rehearsal: {how.simulated_gpus} logical CPU devices stand in for GPUs")
+        for line in how.opening(folder):
+            made.say(line)
         return made
 
     return view

@@ -51,7 +51,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         return
     folder, spec = reopened.folder, reopened.spec
     found = listed(folder)
-    total = None if spec.all_trials is None else max(spec.all_trials, sum(found.trials.values()))  # and fresh seeds
+    total = None if spec.all_trials is None else max(spec.all_trials + found.fresh, sum(found.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
         click.echo(document(found, {"total": total, "written": written}))
@@ -69,7 +69,8 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if written is not None:
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(found.duration_s or 0.0)} of work")
-    if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
+    goes_on = total is None or sum(found.trials.values()) < total or any(found.trials.get(one) for one in UNFINISHED)
+    if found.state != "running" and goes_on:
         lines.append(f"go on    {folder.to_resume}")
     click.echo(printable("\n".join(lines)))
 
@@ -99,10 +100,6 @@ def _rule(spec: Spec) -> str:
         return f"method {spec.method}"
     rule = sweep_file.rule_to_dict(spec.early_terminate)
     return str(rule["type"] if isinstance(rule, dict) else rule)
-
-
-def _open(trials: object) -> bool:
-    return isinstance(trials, dict) and any(trials.get(state) for state in UNFINISHED)
 
 
 def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> None:

@@ -22,7 +22,6 @@ import click
 
 from sweep import interruption
 from sweep.cli import options
-from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import InputError, first_line
 from sweep.text import printable
 
@@ -255,15 +254,10 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
 
     spec, _ = specs.load_with_text(file, changes)
     source = planning.check(spec, str(file), planning.import_folders(file), here=False)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    for note in planning.notes(spec, source):
+        click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
-
-
-def is_dashboard(address: str | None) -> bool:
-    """Return whether an address is that of a dashboard, over which jobs are submitted, and not of Ray itself."""
-    return address is not None and address.startswith(("http://", "https://"))
 
 
 @click.command()
@@ -328,14 +322,8 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
 
     jobs = Jobs(address)
     job = jobs.find(sweep)
-    command = [
-        "resume",
-        job.sweep,
-        "--here",
-        "--results",
-        job.results,
-        *(part for one in changes for part in ("--set", one)),
-    ]
+    command = ["resume", job.sweep, "--here", "--results", job.results]
+    command += [part for one in changes for part in ("--set", one)]
     command += ["--retry-failed"] if retry_failed else []
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}

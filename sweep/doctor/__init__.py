@@ -283,16 +283,8 @@ def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran,
 
 
 FIELDS = (
-    "index",
-    "uuid",
-    "name",
-    "driver_version",
-    "memory.total",
-    "memory.used",
-    "mig.mode.current",
-    "ecc.mode.current",
-    "ecc.errors.uncorrected.volatile.total",
-    "compute_cap",
+    *("index", "uuid", "name", "driver_version", "memory.total", "memory.used", "mig.mode.current"),
+    *("ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "compute_cap"),
 )
 PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 FORMAT = "--format=csv,noheader,nounits"

@@ -35,17 +35,8 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
 
 _NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
 _FACTS = (
-    "node",
-    "devices",
-    "strategy",
-    "precision",
-    "num_replicas",
-    "reproducible",
-    "accumulate",
-    "data",
-    "checkpoint",
-    "memo",
-    "error",
+    *("node", "devices", "strategy", "precision", "num_replicas", "reproducible", "accumulate"),
+    *("data", "checkpoint", "memo", "error"),
 )
 
 

@@ -15,16 +15,17 @@ from types import ModuleType
 from typing import IO
 
 from sweep.analysis import studies
-from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.errors import InputError
+from sweep.events import TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Domain
 from sweep.store import HAS_LOCKS, Follower, lock, log, replacing, storing
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import TrialState
+from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Started
 
 PERIOD_S = 2.0
-FORMAT = 2
+FORMAT = 3
+FLUSH_BYTES = 1_000_000  # of the log, after which what is made of it is written
 _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
 
@@ -45,7 +46,6 @@ class _Written:
     """One trial's file."""
 
     size: int = 0
-    epoch: int = 0  # the last one in it
     end: int | None = None  # where the record of its end begins, which goes when the trial goes on
 
 
@@ -60,9 +60,16 @@ class EventFiles:
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         self._trials_each = sweep.read_info().trials_each
         self._lock = _locked(target)
-        self._log_bytes, self._mark = 0, ""
         self._begin()
         self._load()
+
+    def _begin(self) -> None:
+        self._log_bytes, self._mark = 0, ""
+        self._ledger = Ledger(keep_epochs=False)
+        self._trials: dict[int, _Written] = {}
+        self._metrics: list[str] = []
+        self._pending: dict[int, bytearray] = {}
+        self._touched: set[int] = set()  # files that this process has cut to their size
 
     def close(self) -> None:
         """Let others write these files."""
@@ -74,25 +81,14 @@ class EventFiles:
         if path.exists():
             if log.is_another(path, self._log_bytes, self._mark):
                 self._start_over()
-            while True:
-                events, end = log.read_from(path, self._log_bytes)
-                if not events:
-                    break
-                for event in events:
-                    self._take(event)
-                self._flush()
-                self._log_bytes = end
+            for change, end in self._ledger.follow(path, self._log_bytes):
+                self._take(change)
+                before, self._log_bytes = self._log_bytes, end
+                if end // FLUSH_BYTES > before // FLUSH_BYTES:
+                    self._flush()
+            self._flush()
             self._save()
         return len(self._trials)
-
-    def _begin(self) -> None:
-        self._log_bytes, self._mark = 0, ""
-        self._trials: dict[int, _Written] = {}
-        self._metrics: list[str] = []
-        self._seen: Params = {}  # the parameters of the first trial
-        self._started = 0.0
-        self._pending: dict[int, bytearray] = {}
-        self._touched: set[int] = set()  # files that this process has cut to their size
 
     def _load(self) -> None:
         """Go on from where an earlier process has stopped, if the files are as it says."""
@@ -102,15 +98,20 @@ class EventFiles:
             if known["format"] != FORMAT:
                 raise ValueError("another format")
             self._log_bytes, self._mark = int(known["log_bytes"]), str(known["mark"])
-            self._metrics, self._seen, self._started = known["metrics"], known["seen"], float(known["started"])
-            for number, (size, epoch, end) in known["trials"].items():
-                self._trials[int(number)] = _Written(size, epoch, end)
+            if log.is_another(self._sweep.log, self._log_bytes, self._mark):
+                raise ValueError("another log")
+            self._metrics = known["metrics"]
+            for number, (size, end) in known["trials"].items():
+                self._trials[int(number)] = _Written(size, end)
             for number, one in self._trials.items():
                 size = self._file(number).stat().st_size
                 if size < one.size:
                     raise ValueError("a file is shorter than it was")
                 if size > one.size:
                     os.truncate(self._file(number), one.size)
+            for _, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
+                if end >= self._log_bytes:
+                    break
         except (OSError, KeyError, TypeError, ValueError):
             self._start_over()
 
@@ -130,59 +131,45 @@ class EventFiles:
             "log_bytes": self._log_bytes,
             "mark": mark,
             "metrics": self._metrics,
-            "seen": dict(self._seen),
-            "started": self._started,
             "trials": {number: list(asdict(one).values()) for number, one in self._trials.items()},
         }
         with replacing(self._target / "written.json") as path:
             path.write_text(json.dumps(known), encoding="utf-8")
 
-    def _take(self, event: Event) -> None:
-        match event:
-            case TrialStarted():
-                if not self._trials:
-                    self._seen, self._started = event.params, event.time
-                self._trials[event.trial] = _Written()
-                place = TrialState(event).place
-                group = event.role.value if place is None else f"{place // self._trials_each:05d}"
-                self._add(event.trial, self._events.begin(event, self._hparams, group))
-            case EpochReported():
-                one = self._known(event.trial)
-                self._go_on(event.trial, one)
-                one.epoch = event.epoch
-                self._add(event.trial, self._events.epoch(event))
-                self._name([*event.metrics])
-            case TrialEnded():
-                one = self._known(event.trial)
-                self._go_on(event.trial, one)
-                if event.status is not Status.INTERRUPTED:
-                    one.end = one.size
-                    self._add(event.trial, self._events.end(event, one.epoch))
+    def _take(self, change: Change) -> None:
+        match change:
+            case Started(trial, start):
+                self._trials[trial.number] = _Written()
+                group = trial.role.value if trial.place is None else f"{trial.place // self._trials_each:05d}"
+                self._add(trial.number, self._events.begin(start, self._hparams, group))
+            case Reported(trial, report):
+                self._add(trial.number, self._events.epoch(report))
+                self._name([*report.metrics])
+            case Ended(trial, end):
+                self._trials[trial.number].end = self._trials[trial.number].size
+                self._add(trial.number, self._events.end(end, trial.epoch))
+            case Reopened(trial):  # its end is taken back
+                self._flush()
+                one = self._trials[trial.number]
+                one.size, one.end = one.end or one.size, None
+                self._touched.discard(trial.number)
 
-    def _known(self, trial: int) -> _Written:
-        if trial not in self._trials:
-            raise StoreError(f"{self._sweep.log}: trial {trial} is reported but was never started")
-        return self._trials[trial]
-
-    def _go_on(self, trial: int, one: _Written) -> None:
-        """Take back the end of a trial that has gone on."""
-        if one.end is not None:
-            self._flush()
-            one.size, one.end = one.end, None
-            self._touched.discard(trial)
+    @property
+    def _first(self) -> TrialStarted:
+        return next(iter(self._ledger.trials.values())).start
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:
-        return dict.fromkeys(self._seen) if self._domains is None else self._domains
+        return dict.fromkeys(self._first.params) if self._domains is None else self._domains
 
     def _name(self, metrics: list[str]) -> None:
         """Let the HParams tab know which metrics there are."""
         new = [metric for metric in metrics if metric not in self._metrics]
         if not new and self._metrics:
             return
-        objectives = [metric for metric, _ in self._sweep.objectives()]
+        objectives = [metric for metric, _ in self._sweep.read_info().objectives]
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
-        content = self._events.experiment(self._hparams, self._seen, self._metrics, self._started)
+        content = self._events.experiment(self._hparams, self._first.params, self._metrics, self._first.time)
         with replacing(self._target / _FILE.format(0)) as path:
             path.write_bytes(content)
 

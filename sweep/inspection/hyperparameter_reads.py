@@ -255,15 +255,11 @@ class _Flow:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any((scope, name) in self._held for scope in self._scopes(node))
-            case ast.Attribute(attr=name, ctx=ast.Load()):
-                return name in self._attributes and not self._is_read(node)
+            case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
+                return name in self._attributes and not self._holds(owner)  # as hp.params is
             case ast.Call(func=func):
                 return last_name(func) == "Hyperparameters"
         return False
-
-    def _is_read(self, node: ast.Attribute) -> bool:
-        """Return whether an attribute is a parameter of that name: ``hp.params``."""
-        return self._holds(node.value)
 
     def _scopes(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self._parents:

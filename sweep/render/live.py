@@ -148,8 +148,7 @@ class LiveView(Closing):
 
     def __init__(self, console: Console, outline: Outline, *, quiet: bool = False) -> None:
         self._console = console
-        self._outline = outline
-        self._standing = Standing(outline)
+        self.standing = Standing(outline)
         self._lock = threading.Lock()  # of the standing and of the lines to come
         self._above: list[Text] = []
         self._alike: Counter[str] = Counter()
@@ -185,25 +184,25 @@ class LiveView(Closing):
     def replay(self, events: Iterable[Event]) -> None:
         """Observe what happened in earlier sessions without telling it in lines."""
         self.observe(events)
-        self._standing.running.clear()
+        self.standing.running.clear()
 
     def observe(self, events: Iterable[Event]) -> None:
         """Observe what has happened already, without telling it in lines."""
         with self._lock:
             for event in events:
-                self._standing.observe(event)
+                self.standing.observe(event)
 
     def forget(self) -> None:
         """Begin with the first event once more."""
         with self._lock:
-            self._standing = Standing(self._outline)
+            self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
         """Observe an event; a trial that ended may be told in a line."""
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
         with self._lock:
-            ended = self._standing.observe(event)
+            ended = self.standing.observe(event)
         if ended is None or not isinstance(event, TrialEnded) or event.waits:
             return
         if self._lines:
@@ -214,14 +213,14 @@ class LiveView(Closing):
     @property
     def over(self) -> bool:
         """Whether the last session has ended in order."""
-        return self._standing.over is not None
+        return self.standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
         """Return the picture as it is now; of a sweep that does not run any more, as it was at its last event."""
         with self._lock:
-            last = self._standing.last
+            last = self.standing.last
             now = time.time() if running or last is None else last
-            return picture(self._standing, now, frame, state=state or self.state, running=running)
+            return picture(self.standing, now, frame, state=state or self.state, running=running)
 
     def start(self) -> None:
         """Begin to draw, where there is a terminal for it; the first event does as well."""
@@ -265,15 +264,16 @@ class LiveView(Closing):
             self._tell("further failures like this are counted below", "dim")
 
     def _line(self, ended: Ended) -> str:
-        total, best, done = self._standing.total, self._standing.best, self._standing.finished
+        total, best, done = self.standing.total, self.standing.best, self.standing.finished
+        outline = self.standing.outline
         after = "" if ended.status is Status.COMPLETED else f" after {counted(ended.epochs, 'epoch')}"
         took = f" in {duration(ended.took_s)}"
-        told = "" if ended.value is None else f"{self._outline.metric} {score(ended.value)}"
+        told = "" if ended.value is None else f"{outline.metric} {score(ended.value)}"
         whose = "" if best is None else f"{trials_named(best.trials)}"
         best_so_far = "" if best is None else f"(best {score(best.value)}, {whose})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""
-        parts = (reason, told, best_so_far, settings(ended.params, self._outline.varying), f" [{of_total}]")
+        parts = (reason, told, best_so_far, settings(ended.params, outline.varying), f" [{of_total}]")
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
 
     def _write(self, line: str) -> None:

@@ -108,7 +108,7 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
     times = [elapsed, *([] if left_s is None else [f"{roughly(left_s)} left"])]
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    share = done + sum(trial.epochs / trial.of for trial in standing.open.values() if trial.of)
+    share = done + sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
     told = f"{done}/{counted(total, 'trial')}"
     whole = GAP.join([told, *times])
     beside = frame.width - len(whole) - len(GAP) >= SHORTEST_BAR
@@ -215,19 +215,19 @@ def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> lis
 def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
     hidden = len(running) - room
     shown = running[: room - 1] if hidden > 0 and room > 1 else running[:room]
-    numbers = max((len(str(trial.trial)) for trial in shown), default=0)
-    epochs = max((len(f"{trial.epochs}/{trial.of}") for trial in shown), default=0)
+    numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
+    epochs = max((len(f"{trial.state.epoch}/{trial.of}") for trial in shown), default=0)
     values = max((len(_value(trial.value)) for trial in shown), default=0)
     sparks = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
     for trial in shown:
         curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only) if sparks else ""
         parts = [
-            (f"trial {trial.trial:>{numbers}}", STYLES[Status.RUNNING]),
-            (f"{GAP}{f'{trial.epochs}/{trial.of}':>{epochs}}", ""),
+            (f"trial {trial.state.number:>{numbers}}", STYLES[Status.RUNNING]),
+            (f"{GAP}{f'{trial.state.epoch}/{trial.of}':>{epochs}}", ""),
             (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
             (f"{GAP}{_value(trial.value):>{values}}", "bold"),
-            (f"{GAP}{settings(trial.params, standing.outline.varying)}", "dim"),
+            (f"{GAP}{settings(trial.state.params, standing.outline.varying)}", "dim"),
         ]
         lines.append(parts)
     if len(shown) < len(running) and room > 1:

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import Step, changed_params, varying, verdict
+from sweep.analysis import Step, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
@@ -107,11 +107,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         scores = [row.scores[at] if row.scores else None for row in rows]
         columns[metric] = ["" if one is None else _mean(one) for one in scores]
         columns[f"95 % of {metric}" if at else "95 %"] = [_interval(one) for one in scores]
-    columns |= _verdicts(rows, ranking)
-    for name in ranking.varying:
-        cells = [setting(row.params[name]) if name in row.params else "" for row in rows]
-        columns[f"param.{name}" if name in columns else name] = cells
-    return _grid(columns)
+    return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
@@ -167,8 +163,14 @@ def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
     """Configurations of a plan, by number; only what is not the same in all of them."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}
-    for name in varying(configurations):
-        columns[name] = [setting(one[name]) if name in one else "" for one in configurations]
+    return _with_params(columns, configurations, varying(configurations))
+
+
+def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
+    """Return a table with the parameters after the other columns, from which ``param.`` tells one of the same name."""
+    for name in names:
+        cells = [setting(one[name]) if name in one else "" for one in configurations]
+        columns[f"param.{name}" if name in columns else name] = cells
     return _grid(columns)
 
 
@@ -230,10 +232,8 @@ def finalists_grid(found: Confirmation) -> Grid:
     }
     for name in dict.fromkeys(name for row in rows for name in row.tested):
         columns[f"test.{name}"] = [_mean_or_nothing(row.tested.get(name)) for row in rows]
-    for name in varying([row.params for row in rows]):
-        cells = [setting(row.params[name]) if name in row.params else "" for row in rows]
-        columns[f"param.{name}" if name in columns else name] = cells
-    return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+    configurations = [row.params for row in rows]
+    return _with_params(columns, configurations, varying(configurations))
 
 
 def _mean_or_nothing(value: float | None) -> str:
@@ -368,6 +368,6 @@ def lineage_lines(steps: Sequence[Step]) -> list[str]:
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
     schedules = [
         f"{name} {', '.join(setting(step.params[name]) if name in step.params else '-' for step in steps)}"
-        for name in changed_params(steps)
+        for name in varying([step.params for step in steps])
     ]
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -10,10 +10,13 @@ from contextlib import AbstractContextManager, contextmanager, redirect_stderr, 
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from sweep.events import Event
 from sweep.store.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from sweep.analysis.live_status import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,12 @@ class Options:
     followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
     embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
+    def opening(self, folder: ResultsFolder) -> list[str]:
+        """Return what a session says of itself at its beginning."""
+        lines = [f"output of Ray and TensorFlow: {folder.debug_log}"] if self.verbose else []
+        gpus = self.simulated_gpus
+        return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else lines
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -48,6 +57,10 @@ class Outcome:
 
 class View(Protocol):
     """Who watches a session."""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the sweep stands, for the thread that shows the events; asked for with Ray alone."""
 
     def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""

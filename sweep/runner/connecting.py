@@ -1,7 +1,6 @@
 """What trains the trials of a session: this process, or workers on a Ray that it starts or joins.
 
-Ray's dashboard and metrics are shown the state of the sweep by a `StatusReporter`. Without Ray, one
-trial after the other trains in this process, for tests and for debuggers.
+Without Ray, one trial after the other trains in this process, for tests and for debuggers.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from functools import partial
 from importlib import import_module
 
 from sweep import backends, interruption
-from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders, refill
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
-from sweep.events import Event, Status
+from sweep.events import Status
 from sweep.runner import Options
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
@@ -111,37 +109,24 @@ def most(spec: Spec, options: Options) -> int | None:
     return min((count for count in asked if isinstance(count, int)), default=None)
 
 
-class StatusReporter:
-    """Observes the events of a session in the driver's thread; called, it gives the sweep_status."""
-
-    def __init__(self, spec: Spec) -> None:
-        self._standing = Standing(Outline.of(spec))
-
-    def on(self, event: Event) -> None:
-        """Observe an event."""
-        self._standing.observe(event)
-
-    def forget_running(self) -> None:
-        """After the events of earlier sessions: none of their trials runs."""
-        self._standing.running.clear()
-
-    def __call__(self) -> SweepStatus:
-        standing, now = self._standing, time.time()
-        best = standing.best
-        waiting = len(standing.open) - len(standing.running)
-        counts = {status.value: standing.ended[status] for status in Status}
-        left_s = standing.left_s(now)
-        return SweepStatus(
-            trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},
-            total=standing.total,
-            epochs=standing.epochs,
-            epochs_per_s=standing.epochs_per_s(now),
-            metric=standing.outline.metric,
-            goal=standing.outline.goal,
-            best=None if best is None else best.value,
-            best_trials=() if best is None else best.trials,
-            left_s=left_s if left_s is not None and math.isfinite(left_s) else None,
-        )
+def sweep_status(standing: Standing) -> SweepStatus:
+    """Return what Ray's dashboard and metrics show of a sweep that stands like this."""
+    now = time.time()
+    best = standing.best
+    waiting = len(standing.open) - len(standing.running)
+    counts = {status.value: standing.ended[status] for status in Status}
+    left_s = standing.left_s(now)
+    return SweepStatus(
+        trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},
+        total=standing.total,
+        epochs=standing.epochs,
+        epochs_per_s=standing.epochs_per_s(now),
+        metric=standing.outline.metric,
+        goal=standing.outline.goal,
+        best=None if best is None else best.value,
+        best_trials=() if best is None else best.trials,
+        left_s=left_s if left_s is not None and math.isfinite(left_s) else None,
+    )
 
 
 QUIET = ("tensorflow", "absl")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec import structs
 
@@ -21,7 +22,7 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Terms, Upcoming, tried_again
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Terms, Upcoming
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
@@ -66,6 +67,7 @@ class Coordinator:
     ) -> None:
         self._spec = spec
         self._terms = Terms(spec)
+        self._objective, self._target = spec.objectives[0], spec.metrics[0].target
         self._hooks = hooks = hooks or Hooks()
         self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
@@ -136,7 +138,8 @@ class Coordinator:
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
-        self._emit([tried_again(trial) for trial in failed])
+        again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
+        self._emit([again(trial=trial) for trial in failed])
         there = [one for trial, one in self._open.items() if self._auxiliary.has(trial) or not confirming]
         self._again.extend(one.state.number for one in sorted(there, key=lambda one: (one.paused, one.state.number)))
         self._sharing.connect(self._hooks.say, self._hooks.share)
@@ -169,17 +172,14 @@ class Coordinator:
         ready = self._pauses.ready(self._again)
         if ready is None:
             started = self._start(worker)
-            if started is not None or self._confirming or not self._is_at_rest():
+            searching = not all(self._auxiliary.has(trial) for trial in (*self._out, *self._dying))
+            if started is not None or self._confirming or searching:
                 return started
             ready = self._pauses.last()
         if ready is None:
             return self._start(worker) if self._drop(rest=True) else None  # fresh seeds, now that the search is over
         self._again.remove(ready)
         return self._open[ready]
-
-    def _is_at_rest(self) -> bool:
-        """Return whether no trial of the search trains."""
-        return all(self._auxiliary.has(trial) for trial in (*self._out, *self._dying))
 
     def _drop(self, *, rest: bool = False) -> bool:
         """End those that pause for good, as far as no worker has them; whether there are any."""
@@ -348,17 +348,15 @@ class Coordinator:
 
     def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
-        started = self._auxiliary.baseline() or self._searched(worker)
+        started = self._auxiliary.baseline()
+        if started is None and not self._confirming and (chosen := self._upcoming.choose(worker)) is not None:
+            started = self._auxiliary.searched(*chosen, self._parent(chosen[0]))
         self._all_started = started is None
         searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
             started = self._auxiliary.confirmation()
         return self._open[started.trial] if started and self._emit([started]) else None
-
-    def _searched(self, worker: str) -> TrialStarted | None:
-        chosen = None if self._confirming else self._upcoming.choose(worker)
-        return None if chosen is None else self._auxiliary.searched(*chosen, self._parent(chosen[0]))
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
@@ -384,8 +382,8 @@ class Coordinator:
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            decided = epoch.epoch in trial.decisions or self._terms.divergence(epoch) or self._terms.reached(epoch)
-            if decided and epoch is not epochs[-1]:
+            ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
+            if (ends or epoch.epoch in trial.decisions) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
@@ -451,8 +449,8 @@ class Coordinator:
                 trial = self._open[state.number]
                 trial.verdict, trial.interrupted = verdict, False
                 self._pauses.note(trial, paused=False)
-                trial.diverged = self._terms.divergence(report)
-                trial.reached = None if heard is None else self._terms.reached(report)
+                trial.diverged = self._objective.diverged(report)
+                trial.reached = self._objective.reached(self._target, report.metrics) if heard else None
                 if not self._is_open:
                     self._watch.recall(state.number, report.time_s)
             case Interrupted(state, end):

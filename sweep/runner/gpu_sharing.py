@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import geometric_mean
 
 from sweep.backends import Progress
 from sweep.contract import Devices
@@ -72,9 +73,9 @@ def gain(before: Level, after: Level) -> float:
     """Return how many times as much is computed, trials of the same structure compared where both levels had such."""
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
-        speed = math.exp(math.fsum(math.log(after.speeds[name] / before.speeds[name]) for name in alike) / len(alike))
+        speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
     else:
-        speed = _mean(after.speeds.values()) / _mean(before.speeds.values())
+        speed = geometric_mean(after.speeds.values()) / geometric_mean(before.speeds.values())
     return speed * after.at_once / before.at_once
 
 
@@ -91,11 +92,6 @@ def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
         if not found or (trials <= most and count > at_once[found[-1]]):
             found.append(trials)
     return tuple(found)
-
-
-def _mean(values: Iterable[float]) -> float:
-    logs = [math.log(value) for value in values]
-    return math.exp(math.fsum(logs) / len(logs))
 
 
 @dataclass(frozen=True, slots=True)

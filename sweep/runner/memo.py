@@ -112,7 +112,7 @@ def _take_over(
         return
     if (manifest.epoch == len(epochs)) is not is_last:
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-    loss = objective(*folder.objectives()[0]).ranked(epochs[manifest.epoch - 1].metrics)
+    loss = objective(*folder.read_info().objectives[0]).ranked(epochs[manifest.epoch - 1].metrics)
     known = replace(manifest, loss=loss, reports=tuple(epochs[: manifest.epoch]))
     checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 

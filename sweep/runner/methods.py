@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, get_args
 
 from msgspec import structs
 
@@ -21,19 +21,13 @@ from sweep.functions import load_part
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Factory, Searcher
-from sweep.searchers.points import (
-    first_new,
-    grid_search,
-    random_search,
-    sobol_search,
-    uniform_draws,
-    uniform_numbers,
-)
+from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
 from sweep.space import Space, completed, on_grid
 from sweep.space.early_terminate import Own
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
+from sweep.spec.sweep_file import POPULATIONS, Method
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -148,7 +142,7 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
 
 
-METHODS = ("grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2")
+METHODS = tuple(name for name in get_args(Method) if name not in POPULATIONS)
 
 
 def build_searcher(

@@ -26,19 +26,12 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, allowed_share, domains
-from sweep.space.domains import (
-    Categorical,
-    Constant,
-    Domain,
-    Tied,
-    choices,
-    key,
-)
+from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
 from sweep.store import sweep_info
-from sweep.text import did_you_mean, guess
+from sweep.text import did_you_mean, guess, printable
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -151,6 +144,16 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
+def notes(spec: Spec, source: Source) -> list[str]:
+    """Return lines on keys of W&B's that do nothing here, on what is hardly meant, and on what is perhaps not read."""
+    unseen = not_seen_read(spec, source)
+    found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
+    found += spec.notes
+    if unseen:
+        found.append(f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check")
+    return [printable(f"note: {note}") for note in found]
+
+
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     """Return what each trial is given."""
     resources = spec.resources
@@ -179,8 +182,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     concurrent = trial.fits(cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
-    configurations = spec.trials()
-    trials = spec.all_trials
+    configurations, trials = spec.trials, spec.all_trials
     searcher = methods.searcher(spec, folders)
     basis.learn(searcher)
     began = time.monotonic()

@@ -176,11 +176,6 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     return Restored(kept, trainable, source, assignment, tuple(notes))
 
 
-def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
-    """Return the trials that kept a checkpoint."""
-    return tuple(sorted(checkpoints.trials(folder.path)))
-
-
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
     """Return what the log tells of a trial, and its epochs. Raises `InputError`."""
     ledger = Ledger(keep_epochs=False)
@@ -217,7 +212,7 @@ def _number(path: Path) -> int:
 
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
-    others = with_checkpoints(folder)
+    others = sorted(checkpoints.trials(folder.path))
     have = f"those that did: {_listed(others)}" if others else "no trial of this sweep has one"
     why = "the best completed trials keep theirs (checkpoint.trials)"
     return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")

@@ -108,15 +108,12 @@ def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str])
     """Raise `InputError` where something waits for a validation that there will not be."""
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
-    if sweep.spec.training.get("patience") is not None and not _is_lifted(assignments):
+    is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
+    if sweep.spec.training.get("patience") is not None and not is_lifted:
         hint = "retrain without --all-data, or give --epochs and --set training.patience=null"
         raise InputError.one("--all-data", f"the sweep has training.patience: {reason}", hint)
     if params.get("lr_schedule") == "plateau":
         raise InputError.one("--all-data", f"the trial has lr_schedule plateau: {reason}", "retrain without --all-data")
-
-
-def _is_lifted(assignments: Sequence[str]) -> bool:
-    return any(one.partition("=")[0] == "training.patience" for one in assignments)
 
 
 def check_joins(source: Source) -> None:

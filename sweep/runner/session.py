@@ -22,7 +22,6 @@ from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
-from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
@@ -154,20 +153,19 @@ class Session:
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
-            stop_requests.clear_requests(folder)
+            stop_requests.take_requests(folder)  # what was asked of a process that has ended
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:
                 note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
-                reporter = None if self.options.inline else StatusReporter(self.spec)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        found = connecting.backend(self.options, self._setting(job, reporter), view.say, ending.leave)
+                        found = connecting.backend(self.options, self._setting(job, view), view.say, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
                     ending.check(self.before)
-                    return self._trained(job, view, trains, reporter, copy)
+                    return self._trained(job, view, trains, copy)
             except Exception as error:
                 if ending.lost:  # and what follows from that
                     raise StoppedAtOnce(ending.lost) from error
@@ -203,19 +201,17 @@ class Session:
             working_folder=self.training.working_folder,
         )
 
-    def _setting(self, job: Job, reporter: StatusReporter | None) -> connecting.Setting:
+    def _setting(self, job: Job, view: View) -> connecting.Setting:
         return connecting.Setting(
             job=job,
             devices=planning.devices(self.spec, self.options.simulated_gpus),
             most=connecting.most(self.spec, self.options),
             max_share=self.spec.resources.max_share,
             imports=self.training.source.first_imports,
-            sweep_status=reporter,
+            sweep_status=None if self.options.inline else lambda: connecting.sweep_status(view.standing),
         )
 
-    def _trained(
-        self, job: Job, view: View, backend: Backend, reporter: StatusReporter | None, copy: Writer | None
-    ) -> Outcome:
+    def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, options, ending = self.spec, self.options, self.ending
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may go to other folders
@@ -228,8 +224,6 @@ class Session:
         def listen(change: Change) -> None:
             keeper.on(change)
             view.on(change.event)
-            if reporter is not None:
-                reporter.on(change.event)
             answers.on(change)
 
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
@@ -254,14 +248,10 @@ class Session:
                 with naming(self.folder.log):
                     for event in store_log.read(self.folder.log):
                         keeper.recall(coordinator.recall(event))
-                        if reporter is not None:
-                            reporter.on(event)
                         yield event
 
             view.replay(past())
             keeper.begin()
-            if reporter is not None:
-                reporter.forget_running()
             followers = ExitStack()
             try:
                 followers.callback(_write_configurations, folder)  # at the end, after the tables
@@ -286,7 +276,7 @@ class Session:
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
-        if coordinator.exhausted and spec.method != "grid" and not spec.population and not spec.space.finite():
+        if coordinator.exhausted and spec.method != "grid" and not spec.population and spec.space.cardinality is None:
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")

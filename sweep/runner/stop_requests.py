@@ -226,11 +226,6 @@ def take_requests(folder: ResultsFolder) -> list[StopRequest]:
     return [request for path in _files(folder) if (request := _taken(path))]
 
 
-def clear_requests(folder: ResultsFolder) -> None:
-    """Forget what was asked of a process that has ended."""
-    take_requests(folder)
-
-
 def _files(folder: ResultsFolder) -> list[Path]:
     try:
         return sorted(folder.requests.iterdir())

@@ -44,7 +44,7 @@ class OpenTrial:
     epochs: int
     decisions: tuple[int, ...]  # epochs at which it can be pruned, or pause
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
-    diverged: str | None = None
+    diverged: str = ""  # why it has, with its last epoch
     reached: str | None = None  # that it has the sweep's target, in words
     interrupted: bool = False  # and no worker has had it since
     restarts: int = 0  # in this session, of lost workers
@@ -162,14 +162,6 @@ class Terms:
         reason = f"{end.reason}; tried again, {retries + 1} of {most}"
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
-    def divergence(self, epoch: EpochReported) -> str | None:
-        """Return why a trial has diverged with this epoch, if it has."""
-        return self._objective.diverged(epoch) or None
-
-    def reached(self, epoch: EpochReported) -> str | None:
-        """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""
-        return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
-
     def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return a trial's end; infeasible where it completed, and its last metrics do not meet the constraints."""
         wrong = self._objective.violated(metrics) if end.status is Status.COMPLETED else []
@@ -192,11 +184,6 @@ class Terms:
                         f"it reports {', '.join(epoch.metrics)}; {did_you_mean(name, epoch.metrics)}"
                     )
         return None
-
-
-def tried_again(trial: int) -> TrialEnded:
-    """Return what lets a trial that has failed go on."""
-    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
 
 
 def fold(spec: Spec, started: TrialStarted) -> Fold | None:
@@ -270,7 +257,7 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
     def run(one: TrialState) -> Run:
         loss = objective.loss(one.last)
         last = math.nan if loss is None else loss
-        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.epoch)
+        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
 
     return [run(one) for one in ledger.trials.values()]
 

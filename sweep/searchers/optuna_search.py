@@ -22,12 +22,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import optuna
 from optuna import samplers
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -221,7 +216,8 @@ class OptunaSearcher:
         numbers = uniform_numbers(self._seed, number)
         with quiet(), closing(self._sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
-            either = rest if self._begins_by_beliefs else chain(draws, rest)
+            believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would draw at random still
+            either = rest if believes else chain(draws, rest)
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
     def observe(self, event: Event) -> None:
@@ -236,11 +232,6 @@ class OptunaSearcher:
                 self._changed(self._numbers[trial.number])
             case _:
                 pass
-
-    @property
-    def _begins_by_beliefs(self) -> bool:
-        """Whether the sampler would draw at random still, and the author has said where."""
-        return self._space.has_beliefs and len(self._known) < STARTUP
 
     def study(self) -> optuna.Study:
         """Return all trials as a study of Optuna, in the order in which they started."""

@@ -25,18 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
 from sweep.searchers.optuna_storage import frozen, quiet
-from sweep.space.domains import (
-    Domain,
-    IntUniform,
-    Range,
-    Uniform,
-    choices,
-    is_log,
-    key,
-    most,
-    quantum,
-    snap,
-)
+from sweep.space.domains import Domain, IntUniform, Range, Uniform, choices, is_log, key, most, quantum, snap
 
 _WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
 VIOLATED = "constraints"

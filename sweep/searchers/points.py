@@ -35,7 +35,7 @@ def first_new(
     the first draw is moved to where the constraints hold: by ``walk`` far into it, else as near as possible.
     ``uniform`` draws the numbers for that. None means that the space is exhausted.
     """
-    size = space.cardinality()
+    size = space.cardinality
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:
         return None
     feasible = False

@@ -163,10 +163,9 @@ class Population:
         """End the generation if all have come to its end."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            started = len(self._members) >= self._rules.size + len(self._parents)
             there = [one for one, member in self._members.items() if member.is_there and one not in self._losers]
             at_the_end = [one for one in there if self._members[one].epoch >= end]
-            if not started or not at_the_end or len(at_the_end) < len(there):
+            if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
             if self._guide is not None:
                 self._guide.hear(self._generation(end))

@@ -237,16 +237,9 @@ class Space:
         """Return all points of a finite space, in the order of a grid."""
         return self._feasible_points(_all_values)
 
-    def finite(self) -> bool:
-        """Return whether `cardinality` is known."""
-        return self.cardinality() is not None
-
-    def cardinality(self) -> int | None:
-        """Return the number of different points; None if it is infinite or beyond counting."""
-        return self._cardinality
-
     @cached_property
-    def _cardinality(self) -> int | None:
+    def cardinality(self) -> int | None:
+        """The number of different points; None if it is infinite or beyond counting."""
         if any(p.drawn and choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)

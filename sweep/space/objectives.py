@@ -115,5 +115,5 @@ def _distance(constraint: Expression, metrics: Mapping[str, float]) -> float:
 
 
 def objective(name: str, goal: str) -> Objective:
-    """Return the objective of a name and a goal out of `ResultsFolder.objectives`, which has checked them."""
+    """Return the objective of a name and a goal out of `SweepInfo.objectives`, which has checked them."""
     return Objective(name, "maximize" if goal == "maximize" else "minimize")

@@ -402,7 +402,7 @@ class _Resolution:
         self.check_budget()
         if file.method in (None, *POPULATIONS) or grid or document.found > before:
             return
-        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality() is None:
+        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
             until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
             self.notes.append(
                 f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "

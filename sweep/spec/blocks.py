@@ -102,15 +102,8 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
 
 
 LATER = (
-    "all_data",
-    "data_seed",
-    "deterministic",
-    "run_eagerly",
-    "servers",
-    "co2_g_per_kwh",
-    "price_per_gpu_hour",
-    "max_share",
-    "money",
+    *("all_data", "data_seed", "deterministic", "run_eagerly", "servers"),
+    *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money"),
 )
 
 
@@ -265,8 +258,7 @@ class Checkpoint(Block):
         description="Completed trials, the best ones, that keep their last checkpoint and that of their best epoch.",
     )
     space_gb: Annotated[float, Field(ge=0)] = Field(
-        10.0,
-        description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never.",
+        10.0, description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never."
     )
     sync_s: Annotated[float, Field(ge=0.1, le=60)] = Field(
         2.0, description="With results in an object store: seconds until what was logged is there, at most."

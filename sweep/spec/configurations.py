@@ -95,7 +95,7 @@ def check_satisfiable(
 
 def _count(space: Space, *, grid: bool) -> int:
     """Return how many points are allowed; where they are without end, whether one is found."""
-    size = space.grid_size() if grid else space.cardinality()
+    size = space.grid_size() if grid else space.cardinality
     return int(witness(space) is not None) if size is None else size
 
 

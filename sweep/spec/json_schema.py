@@ -26,17 +26,14 @@ def json_schema() -> Json:
         "required": list(REQUIRED),
         "not": {"required": ["metric", "metrics"]},
         "$defs": {
-            "parameters": {
-                "type": "object",
-                "minProperties": 1,
-                "propertyNames": {"pattern": f"^{NAME}$"},
-                "additionalProperties": {"$ref": "#/$defs/parameter"},
-            },
-            "nested": {
-                "type": "object",
-                "minProperties": 1,
-                "propertyNames": {"pattern": f"^{NAME_WITHIN}$"},
-                "additionalProperties": {"$ref": "#/$defs/parameter"},
+            **{
+                block: {
+                    "type": "object",
+                    "minProperties": 1,
+                    "propertyNames": {"pattern": f"^{name}$"},
+                    "additionalProperties": {"$ref": "#/$defs/parameter"},
+                }
+                for block, name in (("parameters", NAME), ("nested", NAME_WITHIN))
             },
             "parameter": _parameter(),
         },

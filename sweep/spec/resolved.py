@@ -59,9 +59,18 @@ class Spec:
         """The metrics and their directions, the first one first."""
         return tuple(Objective(one.name, one.goal, one.impute, self.constraints) for one in self.metrics)
 
+    @cached_property
     def trials(self) -> int | None:
-        """Return the number of configurations to try, None where only time or epochs bound it."""
-        return self._trials if self.population is None else self.population.most_trials
+        """The number of configurations to try, None where only time or epochs bound it."""
+        if self.population is not None:
+            return self.population.most_trials
+        if self.method == "grid":
+            more = beside_grid(self.space, on_grid(self.space, self.start_with))
+            size: int | None = self.space.grid_size() + more
+        else:
+            size = self.space.cardinality
+        bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
+        return min(bounds, default=None)
 
     @property
     def trials_each(self) -> int:
@@ -76,8 +85,7 @@ class Spec:
     @property
     def all_trials(self) -> int | None:
         """Trials of the search and of the baseline, None where only time or epochs bound them."""
-        configurations = self.trials()
-        return None if configurations is None else configurations * self.trials_each + self.baseline_trials
+        return None if self.trials is None else self.trials * self.trials_each + self.baseline_trials
 
     @property
     def together(self) -> int:
@@ -90,7 +98,7 @@ class Spec:
     @property
     def endless(self) -> bool:
         """Whether it goes on until somebody stops it, or it is no longer worth it."""
-        return self.trials() is None and not self.budget.bounds_time
+        return self.trials is None and not self.budget.bounds_time
 
     @property
     def data_seed(self) -> int:
@@ -133,16 +141,6 @@ class Spec:
             **({} if self.population is None else {"population": _population(self.population)}),
             **({} if self.confirm is None else {"confirm": self.confirm.model_dump(mode="json")}),
         }
-
-    @cached_property
-    def _trials(self) -> int | None:
-        if self.method == "grid":
-            more = beside_grid(self.space, on_grid(self.space, self.start_with))
-            size: int | None = self.space.grid_size() + more
-        else:
-            size = self.space.cardinality()
-        bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
-        return min(bounds, default=None)
 
 
 def _population(rules: PopulationRules) -> dict[str, Value]:

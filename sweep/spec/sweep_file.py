@@ -119,8 +119,7 @@ OwnPart: TypeAlias = Annotated[
     str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name of a class of your own"})
 ]
 Metrics: TypeAlias = Annotated[
-    tuple[Metric, ...],
-    Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]]),
+    tuple[Metric, ...], Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]])
 ]
 Parameters: TypeAlias = Annotated[
     dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": {"values": [0.1, 0.01]}}])
@@ -162,17 +161,7 @@ def learns(method: str | None) -> bool:
 
 
 REQUIRED = ("trainable", "method", "parameters")
-SERVER_KEYS = (
-    "apiVersion",
-    "command",
-    "controller",
-    "entity",
-    "image_uri",
-    "job",
-    "kind",
-    "program",
-    "project",
-)
+SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
 """Keys of W&B files that only their server understands: accepted and ignored."""
 
 _SERVER = Field(None, description="A key of W&B's server, without effect here.")

@@ -76,7 +76,7 @@ class Document:
     def check(self) -> None:
         """Raise InputError when there are mistakes, in the order of the file."""
         if self.mistakes:
-            raise InputError(dict.fromkeys(problem for _, problem in sorted(self.mistakes, key=_mark)))
+            raise InputError(dict.fromkeys(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0])))
 
     def override(self, path: KeyPath, typed: str) -> None:
         """Note that the value at ``path`` did not come from the text."""
@@ -150,10 +150,6 @@ def flow(value: Value) -> str:
             return json.dumps(value)
 
 
-def _mark(entry: tuple[Mark, Problem]) -> Mark:
-    return entry[0]
-
-
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema as plain data."""
 
@@ -181,11 +177,7 @@ def kind_of(value: Value) -> str:
 
 
 def validate(
-    model: type[ModelT],
-    data: Value,
-    path: KeyPath,
-    document: Document,
-    hints: Mapping[str, str] = MappingProxyType({}),
+    model: type[ModelT], data: Value, path: KeyPath, document: Document, hints: Mapping[str, str] = MappingProxyType({})
 ) -> ModelT | None:
     """Return the data as a model, or None after every mistake in them was noted in the document.
 

@@ -79,19 +79,11 @@ TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
-TRIAL_INTEGERS = (
-    "trial",
-    "repeat",
-    "fold",
-    "seed",
-    "epochs",
-    "num_replicas",
-    "accumulate",
-    "memo_epochs",
-    "parent",
-    "parent_epoch",
-)
 OF_COPIES = ("parent", "parent_epoch")  # columns of populations alone
+TRIAL_INTEGERS = (
+    *("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs"),
+    *OF_COPIES,
+)
 TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"

@@ -29,10 +29,20 @@ from sweep.store import (
     sweep_info,
 )
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
-from sweep.store.sweep_info import Fields, Objectives, SweepInfo
+from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
+
+
+class _Inside:
+    """The path of something in a sweep's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: ResultsFolder, kind: type) -> Path:
+        return folder.path / self._name
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,49 +85,16 @@ class ResultsFolder:
         """The place in an object store of which this folder is the copy on this machine, if it is one."""
         return store_of(self.path)
 
-    @property
-    def spec(self) -> Path:
-        """The sweep file, as given."""
-        return self.path / "spec.yaml"
-
-    @property
-    def info(self) -> Path:
-        """What was resolved from it, and on what it ran."""
-        return self.path / "sweep.json"
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.jsonl"
-
-    @property
-    def trials(self) -> Path:
-        return self.path / "trials.parquet"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.parquet"
-
-    @property
-    def configurations(self) -> Path:
-        return self.path / "configurations.parquet"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def requests(self) -> Path:
-        """What other processes ask of the one that runs the sweep."""
-        return self.path / "requests"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def debug_log(self) -> Path:
-        """Where the start-up noise of Ray and TensorFlow goes."""
-        return self.path / "debug.log"
+    spec = _Inside("spec.yaml")  # the sweep file, as given
+    info = _Inside("sweep.json")  # what was resolved from it, and on what it ran
+    log = _Inside("log.jsonl")
+    trials = _Inside("trials.parquet")
+    metrics = _Inside("metrics.parquet")
+    configurations = _Inside("configurations.parquet")
+    checkpoints = _Inside("checkpoints")
+    requests = _Inside("requests")  # what other processes ask of the one that runs the sweep
+    report = _Inside("report.html")
+    debug_log = _Inside("debug.log")  # where the start-up noise of Ray and TensorFlow goes
 
     @classmethod
     def create(cls, results_dir: Path, name: str, spec_text: str, info: Fields) -> ResultsFolder:
@@ -208,7 +185,7 @@ class ResultsFolder:
             file.flush()
             os.fsync(file.fileno())
         if (store := self.store) is not None:
-            remote.send_file(self.info, store)
+            store.put(self.info.name, self.info.read_bytes())
 
     def remove(self) -> None:
         """Delete a sweep of which nothing was trained, so that its name is free again."""
@@ -220,10 +197,6 @@ class ResultsFolder:
         """Bring the copy of a sweep in an object store up to date, as `open` does; of any other nothing."""
         if (store := self.store) is not None:
             remote.pull(self.path, store)
-
-    def objectives(self) -> Objectives:
-        """Return (metric, "maximize" or "minimize") of each objective, out of sweep.json. Raises `StoreError`."""
-        return self.read_info().objectives
 
     @contextmanager
     def lock(self, sync_s: float = 2.0) -> Iterator[remote.Writer | None]:

@@ -36,9 +36,10 @@ def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
         # Each is opened once: a running sweep puts new ones in their place.
         files = _opened(folder, stack)
         history = _written(files)
-        if history is not None and _is_of(history, folder.log):
+        behind = None if history is None else behind_bytes(history, folder.log)
+        if history is not None and behind == 0:
             return _stored(files, folder, history, metrics)
-        if history is not None and is_behind(history, folder.log):
+        if history is not None and behind and history.unfinished is not None:
             needed = metrics and ("trial", *metrics)
             found = caught_up(folder, _stored(files, folder, history, needed), needed)
             if found is not None:
@@ -80,12 +81,17 @@ def _written(files: Sequence[pq.ParquetFile]) -> History | None:
         return None
 
 
-def _is_of(history: History, path: Path) -> bool:
-    """Return whether tables were made of the whole log, as it is; where it is gone, they are all there is."""
+def behind_bytes(history: History, path: Path) -> int | None:
+    """Return what a log has beyond what tables were made of; None where they were made of another one.
+
+    Nothing where the log is gone, for the tables are all there is.
+    """
     if not path.exists():
-        return True
-    same = path.stat().st_size == history.log_bytes
-    return same and (history.mark is None or not log.is_another(path, history.log_bytes, history.mark))
+        return 0
+    beyond = path.stat().st_size - history.log_bytes
+    if history.mark is None:
+        return None if beyond else 0
+    return None if log.is_another(path, history.log_bytes, history.mark) else beyond
 
 
 def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
@@ -130,13 +136,6 @@ _HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
 _ADDED_UP = frozenset({*ADDED_UP, "co2_g"})
 _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
-
-
-def is_behind(history: History, path: Path) -> bool:
-    """Return whether tables were made of the beginning of a log, and tell what it takes to go on."""
-    if history.mark is None or history.unfinished is None or not path.exists():
-        return False
-    return path.stat().st_size > history.log_bytes and not log.is_another(path, history.log_bytes, history.mark)
 
 
 def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:

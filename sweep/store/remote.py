@@ -229,11 +229,6 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
             store.delete(entry.key for entry in store.entries())
 
 
-def send_file(path: Path, store: ObjectStore) -> None:
-    """Replace a file of the sweep in the store."""
-    store.put(path.name, path.read_bytes())
-
-
 def ask(store: ObjectStore, request: str) -> None:
     """Leave a request for the process that runs the sweep, wherever it is."""
     store.put(f"requests/{request}", b"")

@@ -73,12 +73,33 @@ class Fields(TypedDict, total=False):
     origin: Mapping[str, object]  # the sweep and trial that it was made of
 
 
+class _Mapping:
+    """A mapping within the file, by the keys that lead to it; empty where there is none."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = keys
+
+    def __get__(self, info: SweepInfo, kind: type) -> Mapping[str, object]:
+        found: object = info.content
+        for key in self._keys:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+
 @dataclass(frozen=True, slots=True)
 class SweepInfo:
     """The content of a sweep.json."""
 
     path: Path
     content: Mapping[str, object]
+
+    spec = _Mapping("spec")  # the resolved sweep file
+    parameters = _Mapping("spec", "parameters")  # the search space as that declares it
+    confirm = _Mapping("spec", "confirm")
+    resources = _Mapping("spec", "resources")
+    source = _Mapping("source")  # the trainable's code as `describe_source` gave it
+    provenance = _Mapping("provenance")  # versions, commit and hardware as the function `provenance` gave them
+    origin = _Mapping("origin")  # the sweep and trial that this one was made of
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
         """Return a copy with other values of some keys."""
@@ -100,11 +121,6 @@ class SweepInfo:
         if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
             raise StoreError(f"{self.path}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
         return pairs
-
-    @property
-    def spec(self) -> Mapping[str, object]:
-        """The resolved sweep file; empty where there is none."""
-        return _mapping(self.content.get("spec"))
 
     @property
     def spec_text(self) -> str:
@@ -135,18 +151,8 @@ class SweepInfo:
         return _whole(self.spec.get("folds"))
 
     @property
-    def parameters(self) -> Mapping[str, object]:
-        """The search space as the resolved file declares it."""
-        return _mapping(self.spec.get("parameters"))
-
-    @property
-    def confirm(self) -> Mapping[str, object]:
-        """The file's ``confirm`` block; empty without one."""
-        return _mapping(self.spec.get("confirm"))
-
-    @property
     def co2_g_per_kwh(self) -> float | None:
-        grams = _mapping(self.spec.get("resources")).get("co2_g_per_kwh")
+        grams = self.resources.get("co2_g_per_kwh")
         return grams if isinstance(grams, float) else None
 
     @property
@@ -171,24 +177,9 @@ class SweepInfo:
         return self.content.get("memo") is not False
 
     @property
-    def source(self) -> Mapping[str, object]:
-        """The trainable's code as `describe_source` gave it; empty where it is not known."""
-        return _mapping(self.content.get("source"))
-
-    @property
     def is_mixed(self) -> bool:
         """Whether the sweep went on with other code than it began with."""
         return bool(self.source.get("changed"))
-
-    @property
-    def provenance(self) -> Mapping[str, object]:
-        """Versions, commit and hardware as the function `provenance` gave them; empty where they are not known."""
-        return _mapping(self.content.get("provenance"))
-
-    @property
-    def origin(self) -> Mapping[str, object]:
-        """The sweep and trial that this one was made of; empty for one that was not."""
-        return _mapping(self.content.get("origin"))
 
     @property
     def warm_start(self) -> list[EarlierSweep]:
@@ -240,10 +231,6 @@ def parse(path: Path, text: bytes) -> SweepInfo:
     if not isinstance(content, dict):
         raise StoreError(f"{path}: damaged (expected a mapping)")
     return SweepInfo(path, content)
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _whole(value: object) -> int | None:

@@ -19,13 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import (
-    UNFINISHED,
-    Event,
-    SessionEnded,
-    SessionStarted,
-    plain,
-)
+from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
 from sweep.store import Follower, ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.folder import ResultsFolder

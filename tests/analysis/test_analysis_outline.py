@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from sweep.analysis import Outline
+from sweep.analysis.live_status import Standing
+from sweep.events import Role, TrialStarted
 from sweep.space.early_terminate import Asha
 from sweep.space.objectives import Objective
 from sweep.spec import parse
@@ -38,3 +40,13 @@ def test_a_sweep_file_in_few_words() -> None:
 
 def test_nobody_knows_how_many_trials_an_endless_one_has() -> None:
     assert Outline.of(parse(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None
+
+
+def test_the_trials_of_the_baseline_count_before_they_begin() -> None:
+    spec = parse(f"{FILE}baseline: {{a: 0.5, b: 3, c.d: 1, epochs: 9}}\n", "f.yaml")
+    standing = Standing(Outline.of(spec))
+    assert (standing.total, standing.waiting(), spec.all_trials) == (15, 15, 15)
+    for number, role in enumerate([Role.BASELINE, Role.SEARCH, Role.CONFIRM]):
+        begun = TrialStarted(trial=number, trial_id="t", params={}, seed=0, repeat=0, time=0.0, role=role)
+        standing.observe(begun)
+    assert (standing.total, standing.waiting()) == (16, 13)

@@ -94,7 +94,7 @@ def trial(number: int, values: Sequence[float], status: Status = Status.COMPLETE
 
 def test_a_trial_from_its_start_to_its_end() -> None:
     standing = of(SESSION, started(3), epoch(3, 1, 0.25))
-    assert standing.running[3].epochs == 1
+    assert standing.running[3].state.epoch == 1
     assert (standing.running[3].of, standing.running[3].value, standing.started) == (4, 0.25, 1)
     told = standing.observe(ended(3, facts=Facts(started=1004.0)))
     assert told is not None

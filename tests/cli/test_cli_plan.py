@@ -176,6 +176,15 @@ def test_names_are_shown_as_they_are(tmp_path: Path, metric: str) -> None:
     assert "[/]" in shown.output
 
 
+def test_a_note_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "named.yaml"
+    (tmp_path / "m.py").write_text(TIMED)
+    file.write_text('trainable: m:Model\nmethod: grid\nmetric: {name: "acc \\a"}\nparameters: {x: {values: [1]}}\n')
+    shown = plan(file, "--results", tmp_path)
+    assert "looks as if larger is better" in shown.stderr
+    assert "\a" not in shown.stderr
+
+
 def test_no_console_reads_markup() -> None:
     """Names and values are the user's: only `sweep.render.console` makes consoles, and takes texts as they are."""
     made = [

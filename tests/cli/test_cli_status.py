@@ -49,6 +49,14 @@ def test_status_and_the_way_on(project: Path) -> None:
     assert (found["trials"], found["total"], found["state"]) == ({"completed": 2}, 2, "finished")
 
 
+def test_fresh_seeds_are_none_of_the_trials_that_the_search_has_left(project: Path) -> None:
+    more = "budget: {epochs: 4}\nconfirm: {seeds: 2, finalists: 2, budget: null}\n"
+    (project / "first.yaml").write_text(FILE.replace("[0.1, 0.3]", "[0.1, 0.3, 0.5, 0.7]") + more)
+    call("run", "first.yaml", "--inline", "-q")
+    lines = call("status", "first")[1].splitlines()
+    assert (lines[1], lines[-1]) == ("trials   6 completed, of 8", "go on    python -m sweep resume first")
+
+
 def test_a_killed_sweep_can_go_on(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     log = project / "results" / "first" / "log.jsonl"

@@ -14,7 +14,7 @@ import pytest
 from hostile import BEGAN, STATUSES, story, trial
 from waiting import until
 
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.export import tensorboard
 from sweep.export.tensorboard import EventFiles, LiveEventFiles
@@ -257,3 +257,14 @@ def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path:
     write(folder, tmp_path / "after")
     assert len(content(target)) == 3
     assert content(target) == content(tmp_path / "after")
+
+
+def test_a_log_that_cannot_be_is_refused_also_where_an_earlier_export_has_stopped(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
+    whole = trial(0, Status.COMPLETED)
+    folder = made(whole[:2])
+    write(folder, tmp_path)
+    append(folder, whole[1:])
+    with pytest.raises(StoreError, match=r"epoch 1 of trial 0 was reported before; keep .* repair"):
+        write(folder, tmp_path)

@@ -122,3 +122,8 @@ def test_wide_characters_line_up():
 
 def test_no_rows_leave_nothing_to_show():
     assert shown(sweeps_grid([])).strip() == ""
+
+
+def test_a_parameter_named_as_a_column_stands_beside_it() -> None:
+    grid = configurations_grid([{"trial": 7}, {"trial": 8}])
+    assert grid == Grid(("trial", "param.trial"), (("0", "7"), ("1", "8")))

@@ -15,8 +15,11 @@ from curves import Watcher, resume, run
 from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
 from sweep.events import ModelTested, Role
+from sweep.runner import trials
+from sweep.spec import parse
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger
 
 TRAINABLE = '''
 import json, os, random
@@ -151,3 +154,15 @@ def test_sentences_of_a_baseline_that_nothing_beats(noisy: Path) -> None:
     assert confirmed.best.is_baseline
     told = verdict.confirmed_sentences(confirmed, "it")
     assert told[0].startswith("Nothing that the search found beats the baseline: the nearest is ")
+
+
+def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repaired_log(noisy: Path) -> None:
+    folder = run(noisy, FILE).folder
+    lines = folder.log.read_text().splitlines(keepends=True)
+    lost = next(line for line in lines if line.startswith('{"event":"epoch_reported"') and '"epoch":1,' in line)
+    folder.log.write_text("".join(line for line in lines if line != lost))  # what a repair leaves
+    ledger, spec = Ledger(), parse(folder.read_info().spec_text, "f.yaml")
+    for event in store_log.read(folder.log):
+        ledger.observe(event)
+    read = [confirmation._run(trial, spec.objectives[0]) for trial in analysis.read(folder).trials]
+    assert trials.runs(ledger, spec) == sorted(read, key=lambda one: one.trial)

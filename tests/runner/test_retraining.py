@@ -37,7 +37,7 @@ def train(made: Retraining, folder: ResultsFolder) -> session.Outcome:
 def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFolder) -> None:
     made = retraining.prepare(folder, Wanted(epochs=9, seeds=3))
     spec = made.spec
-    assert (made.trial, spec.epochs, spec.repeats, spec.seed, spec.trials()) == (1, 9, 3, 0, 1)
+    assert (made.trial, spec.epochs, spec.repeats, spec.seed, spec.trials) == (1, 9, 3, 0, 1)
     assert (spec.metrics[0].target, type(spec.early_terminate).__name__) == (None, "NoTermination")
     outcome = train(made, folder)
     assert (outcome.completed, outcome.folder.name) == (3, "curves-retrain")

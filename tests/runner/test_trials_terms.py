@@ -21,7 +21,7 @@ def spec(more: str = "") -> Spec:
 
 def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:
     given = spec("folds: 3\nrepeats: 2\n")
-    assert (given.trials(), given.trials_each) == (2, 6)
+    assert (given.trials, given.trials_each) == (2, 6)
     terms = Terms(given)
     started = [terms.start(number, {"a": 1}) for number in range(7)]
     assert [(one.repeat, one.fold, one.seed) for one in started] == [

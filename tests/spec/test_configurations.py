@@ -36,13 +36,13 @@ def test_constraints_that_leave_something(constraint: str) -> None:
 
 def test_one_point_of_a_large_finite_space_is_enough() -> None:
     spec = sweep("a: {min: 1, max: 9000}", "a == 77")
-    assert spec.trials() == 1
+    assert spec.trials == 1
 
 
 def test_a_grid_is_counted_by_its_own_points() -> None:
     spec = sweep("a: {min: 0.0, max: 1.0, count: 5}\n  b: {min: 1, max: 3}", "a < b - 0.5", method="grid")
     assert len(list(spec.space.grid())) == 2 + 5 + 5
-    assert spec.trials() == 9  # the run_cap
+    assert spec.trials == 9  # the run_cap
 
 
 def test_a_constraint_on_an_absent_parameter_does_not_apply() -> None:

@@ -35,11 +35,11 @@ def sweep(text: str) -> Spec:
     ],
 )
 def test_trials(text: str, trials: int | None) -> None:
-    assert sweep(text).trials() == trials
+    assert sweep(text).trials == trials
 
 
 def test_repeats_do_not_count_as_configurations() -> None:
-    assert sweep("method: grid\nrepeats: 5\nparameters: {a: {values: [1, 2]}}").trials() == 2
+    assert sweep("method: grid\nrepeats: 5\nparameters: {a: {values: [1, 2]}}").trials == 2
 
 
 def test_a_parameter_called_epochs_takes_the_place_of_the_key() -> None:
@@ -161,7 +161,7 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     text = resolved.file_text(resolved.trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"])
     assert text.startswith("# A trial.\n# Two\n# lines\nname: one\n")
     one = parse(text, "one.yaml")
-    assert (one.name, one.seed, one.repeats, one.trials(), one.method) == ("one", 12, 1, 1, "grid")
+    assert (one.name, one.seed, one.repeats, one.trials, one.method) == ("one", 12, 1, 1, "grid")
     assert {p.name: p.domain.value for p in one.space.parameters} == params
     for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
         assert getattr(one, kept) == getattr(spec, kept), kept

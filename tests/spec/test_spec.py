@@ -49,7 +49,7 @@ def test_defaults() -> None:
     assert spec.name == "my-sweep"
     assert [(metric.name, metric.goal) for metric in spec.metrics] == [("val_loss", "minimize")]
     assert (spec.epochs, spec.repeats, spec.seed) == (10, 1, 0)
-    assert spec.trials() == 1
+    assert spec.trials == 1
 
 
 @pytest.mark.parametrize(

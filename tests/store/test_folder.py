@@ -29,7 +29,7 @@ def test_a_new_folder_holds_the_file_as_given_and_what_was_resolved(tmp_path):
     assert folder.path == tmp_path / "new" / "results" / "first"
     assert folder.spec.read_bytes() == b"method: grid\r\n"
     assert folder.read_info().content == {"name": "first", **INFO}
-    assert folder.objectives() == (("val_accuracy", "maximize"),)
+    assert folder.read_info().objectives == (("val_accuracy", "maximize"),)
     assert folder.checkpoints.is_dir()
     assert [path.name for path in (tmp_path / "new" / "results").iterdir()] == ["first"]
 
@@ -142,7 +142,7 @@ def test_a_damaged_sweep_json_is_told(tmp_path, text, message):
     folder = create(tmp_path)
     folder.info.write_text(text)
     with pytest.raises(StoreError, match=rf"sweep.json: .*{message}"):
-        folder.objectives()
+        _ = folder.read_info().objectives
 
 
 def test_info_is_replaced_whole(tmp_path):
