@@ -91,7 +91,7 @@ class Session(Joining):
         precision.choose_bits(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        with global_settings.of_a_trial(dtype):
+        with global_settings.of_a_trial(dtype, trains=assignment.trains):
             train, validation = self._data.splits(self._author, hp, placement, assignment)
         stopwatch.lap("data")
         told: Reads = {}
@@ -109,7 +109,8 @@ class Session(Joining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.replicas.scope(), global_settings.of_a_trial(dtype), keras_corrections.numbering_kept():
+        its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
+        with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             structure, program = self._prepare(hp, batch_size)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self._author)

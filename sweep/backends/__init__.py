@@ -260,10 +260,12 @@ class SweepStatus:
 class Surroundings:
     """The current folder and the standard outputs of this process, which each of its trials finds as the first one did.
 
-    Trials begin in ``folder``, as far as this machine has it, or where importing the author's code has led.
+    Trials begin in ``folder``, as far as this machine has it, or where importing the author's code has led. ``alone``:
+    nobody else is in this process, which stays in a trial's folder between its steps, for threads that read ahead.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
+        self._alone = alone
         self._start = folder if folder is not None and folder.is_dir() else Path.cwd()
         self._imported = False
         self._at = self._start  # where the present trial is
@@ -273,15 +275,16 @@ class Surroundings:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Inside the block, be in the trial's folder; after it, where the caller was."""
-        back = Path.cwd()
+        """Inside the block, be in the trial's folder; after it, where the caller was, if there is one."""
+        back = None if self._alone else Path.cwd()
         os.chdir(self._at if self._at.is_dir() else self._start)
         try:
             yield
         finally:
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()
-            os.chdir(back)
+            if back is not None:
+                os.chdir(back)
 
     def imported(self) -> None:
         """Let all trials begin in the present folder: the author's code may go to one when it is imported."""

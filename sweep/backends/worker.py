@@ -73,6 +73,7 @@ class Worker:
     A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
     trainable that can be made only once in a process. ``labels``: of the node, by which its GPUs have a price.
     ``leaving``: why trials are to go on elsewhere, for the node is about to be taken away; None where it stays.
+    ``alone``: see `Surroundings`.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Worker:
         make: Callable[[], Trainable] | None = None,
         labels: Mapping[str, str] | None = None,
         leaving: Callable[[], str | None] | None = None,
+        alone: bool = False,
     ) -> None:
         job.prepare()
         self._hearing = backends.hear_messages(job)
@@ -93,7 +95,7 @@ class Worker:
         self._make = make
         self._leaving = leaving or (lambda: None)
         self._trainable: Trainable | None = None
-        self.surroundings = Surroundings(job.working_folder)
+        self.surroundings = Surroundings(job.working_folder, alone=alone)
         self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None

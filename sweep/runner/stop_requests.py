@@ -175,13 +175,13 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
 
 
 def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
-    """Return the log and its end, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
+    """Return the log and its end, in which the trial has not ended. Raises `InputError` if it has, or is not known."""
     ledger, offset = Ledger(keep_epochs=False), 0
     for _, end in ledger.follow(folder.log):
         offset = end
-    if trial not in ledger.trials:
+    if trial > max(ledger.trials, default=-1):  # those before it start in an order of their own: its turn may come yet
         raise folder.no_trial(trial, ledger.trials)
-    if ledger.trials[trial].ended is not None:
+    if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset
 

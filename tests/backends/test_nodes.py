@@ -150,7 +150,7 @@ def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_inte
 
     worker = TrialWorker.__new__(TrialWorker)
     worker._job = Job("s", "m:M", (), Path("/nowhere/at/all"), Objective("loss", "minimize"))
-    worker._trials, worker._spoilt = [3], False
+    worker._trials = [3]
     progress = worker.step()["steps"].found[3]
     assert progress.end.status.value == "interrupted"
     assert "does not see /nowhere/at/all" in str(progress.fault)

@@ -59,3 +59,20 @@ def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_pat
     worker.take(order(epochs=1, trial=4))
     worker.step()
     assert Counting.places[-1] == tmp_path
+
+
+def test_a_worker_alone_in_its_process_stays_in_the_trial_s_folder_for_threads_that_read_ahead(
+    job: Job, tmp_path: Path
+) -> None:
+    here = Path.cwd()
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), alone=True)
+    try:
+        worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
+        for place in (tmp_path, tmp_path / "entered", tmp_path / "entered"):
+            worker.step()
+            assert Path.cwd() == place
+        worker.take(order(epochs=2, decisions=(1,), trial=4))
+        worker.step()
+        assert Path.cwd() == tmp_path
+    finally:
+        os.chdir(here)

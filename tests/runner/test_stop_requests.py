@@ -99,6 +99,23 @@ def test_there_must_be_something_to_stop(project: Path) -> None:
                 stop_requests.stop(project / "results", "curves", trial, now=False)
 
 
+def test_a_trial_whose_turn_comes_after_that_of_later_ones_may_be_stopped_before_it_starts(project: Path) -> None:
+    folder = run(project).folder
+    lines = [line for line in folder.log.read_text().splitlines(keepends=True) if "session_ended" not in line]
+    folder.log.write_text("".join(line for line in lines if '"trial":1' not in line))
+    said: list[str] = []
+    with folder.lock():
+        stopping = threading.Thread(
+            target=lambda: said.append(stop_requests.stop(project / "results", "curves", 1, now=False)), daemon=True
+        )
+        stopping.start()
+        until(lambda: (folder.requests / "stop-trial-1").exists())
+        with folder.log.open("a") as log:
+            log.writelines(line for line in lines if '"trial":1' in line)
+        stopping.join(60)
+    assert said == ["trial 1 is completed"]
+
+
 def test_what_was_asked_of_an_earlier_session_is_forgotten(project: Path) -> None:
     outcome = run(project, FILE + "run_cap: 1\n")
     folder = ResultsFolder(outcome.folder.path)

@@ -225,7 +225,7 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
-    return True if all(map(is_one_hot, rows)) else False if all(map(_are_whole, rows)) else None
+    return True if rows and all(map(is_one_hot, rows)) else False if all(map(_are_whole, rows)) else None
 
 
 def _are_whole(rows: np.ndarray[Any, Any]) -> bool:

@@ -49,7 +49,7 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     author.live = Settled(trial.hp)
     # Whoever asks for a model goes on with random numbers and names of his own.
     kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
-    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype), origins.recording(record):
+    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)

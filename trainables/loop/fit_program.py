@@ -373,7 +373,8 @@ class _Losses(keras.callbacks.Callback):
         self.finite = True
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.finite &= bool(np.all(np.isfinite((logs or {}).get("loss", 0.0))))
+        if not np.all(np.isfinite((logs or {}).get("loss", 0.0))):
+            self.finite = False  # and never True again: several threads of Keras's are in here at once
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.on_train_batch_end(0, logs)

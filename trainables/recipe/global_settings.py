@@ -48,14 +48,18 @@ def clearing_names_alone() -> Iterator[None]:
 
 
 @contextmanager
-def of_a_trial(dtype: str) -> Iterator[None]:
+def of_a_trial(dtype: str, *, trains: bool) -> Iterator[None]:
     """Run an author's methods under this dtype policy; Keras keeps it per thread, so it is set here and put back.
 
-    Raises Refused where his code has set another one, at its import or inside the block, which is put back as well.
+    Raises Refused where his code has set another one, at its import or inside the block, which is put back as well. A
+    trial that does not train may be looked at in anybody's process, whose settings are then his and no error.
     """
     before = _Settings()
-    before.check(dtype, "float32")  # without him it is Keras's default: what a trial has is gone with the trial
+    if trains:
+        before.check(dtype, "float32")  # without him it is Keras's default: what a trial has is gone with the trial
+    keras.config.set_floatx("float32")
     keras.config.set_dtype_policy(dtype)
+    tf.config.run_functions_eagerly(False)
     try:
         with clearing_names_alone():
             yield

@@ -85,7 +85,7 @@ class TrialRank:
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record(job)
-        self._surroundings = Surroundings(job.working_folder)
+        self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
 
     def ready(self) -> Told:

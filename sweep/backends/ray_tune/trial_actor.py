@@ -71,11 +71,11 @@ class TrialWorker(tune.Trainable):
                 make=member if gang is None else lambda: gang,
                 labels=node.get("Labels"),
                 leaving=leaving,
+                alone=True,
             )
 
         self._group = WorkerGroup(whole, make)
         self._take(orders)
-        self._spoilt = False
         self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
 
@@ -127,7 +127,6 @@ class TrialWorker(tune.Trainable):
             # One whose trial failed, or whose room another sweep wants: raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
-        self._spoilt = steps.spoilt is not None
         more = () if self._gang is None else self._gang.told()
         found = {
             trial: dataclasses.replace(progress, worker=self._id, notices=progress.notices + more)

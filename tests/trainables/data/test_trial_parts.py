@@ -278,6 +278,12 @@ def test_a_stream_whose_later_targets_are_of_another_kind_is_refused_as_it_is_re
         list(split(stream, ONE, "training data").chunks(16, None, 1))
 
 
+def test_a_stream_without_examples_is_said_to_be_empty() -> None:
+    empty = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS[:0], LABELS[:0])))
+    with pytest.raises(DataError, match="an empty dataset"):
+        split(trial_parts.weighed(empty, WEIGHTS), ONE, "training data")
+
+
 def test_buckets_have_targets_of_one_kind() -> None:
     """One of tags at two places, whose rows look like one-hot targets by themselves."""
     tags = np.array([[0, 1], [1, 0]]), np.array([[1, 1, 0], [0, 1, 0]])

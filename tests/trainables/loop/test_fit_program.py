@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import Any
 
 import keras
@@ -12,7 +13,7 @@ from small import Small, assignment, metrics, train
 from zoo_losses import TwinLosses
 
 from sweep.contract import Diverged
-from trainables.loop.fit_program import NotInFit
+from trainables.loop.fit_program import NotInFit, _Losses
 
 pytestmark = pytest.mark.keras
 SGD = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 10}
@@ -85,6 +86,27 @@ class Broken(Small):
 def test_a_loss_that_is_not_finite_in_one_batch_ends_the_trial(loop: str) -> None:
     with pytest.raises(Diverged, match="in epoch 1"):
         train(Broken(), assignment(training={"loop": loop}))
+
+
+def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_tells_of_batches() -> None:
+    begun, known = Event(), Event()
+
+    class Late:
+        """The loss of a batch that the device still computes."""
+
+        def __array__(self, *given: Any, **more: Any) -> Any:
+            begun.set()
+            assert known.wait(60)
+            return np.array(1.0)
+
+    losses = _Losses()
+    other = Thread(target=losses.on_train_batch_end, args=(1, {"loss": Late()}))
+    other.start()
+    assert begun.wait(60)
+    losses.on_train_batch_end(0, {"loss": np.nan})
+    known.set()
+    other.join()
+    assert not losses.finite
 
 
 @pytest.mark.slow

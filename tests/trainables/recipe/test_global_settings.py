@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 from keras.backend import clear_session
@@ -155,3 +158,26 @@ def test_functions_that_run_eagerly_are_refused_with_what_to_write() -> None:
         Eagerly().begin(assignment())
     assert not tf.config.functions_run_eagerly()
     assert train(Small(), assignment(epochs=1, training={"run_eagerly": True}))
+
+
+@pytest.mark.parametrize(
+    "setting", [*(setting for setting, _ in SETTINGS), lambda: tf.config.run_functions_eagerly(True)]
+)
+def test_a_trial_is_looked_at_in_a_process_of_other_settings(setting: Callable[[], object], tmp_path: Path) -> None:
+    trainable = Small()
+    train(trainable, assignment(epochs=1))
+    trainable.save(tmp_path)()
+    x = trainable.data(None)[1][0]
+    expected = trainable.trained_model()(x).numpy()
+
+    def now() -> tuple[str, str, bool]:
+        return keras.config.floatx(), keras.config.dtype_policy().name, tf.config.functions_run_eagerly()
+
+    with imported(setting):
+        before, other = now(), Small()
+        other.begin(replace(assignment(epochs=1), trains=False))
+        other.restore(tmp_path)
+        model = other.trained_model()
+        assert now() == before != ("float32", "float32", False)
+    assert {weight.dtype for weight in model.weights} == {"float32"}
+    np.testing.assert_array_equal(model(x).numpy(), expected)
