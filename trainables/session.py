@@ -207,6 +207,7 @@ class Session(Joining):
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
+            data_reads=self._data.follows_from,
             extends=trial.extends,
             structure=to_json(trial.held) if trial.program.kept else None,
             structures=len(self._programs),
