@@ -139,6 +139,7 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checkpoint: str | None = None  # relative to the results folder
     accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
     data: str | None = None  # fingerprint of the data, where the trainable takes one
+    data_reads: str | None = None  # what of its parameters these follow from, as ``structure``; None: not known
     structure: str | None = None  # what was read in building its program, by `hyperparameters.to_json`
     structures: int | None = None  # how many of them its worker holds
     reproducible: bool = True  # another trial with the same parameters and seed would give the same numbers

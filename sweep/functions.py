@@ -230,6 +230,7 @@ class FunctionTrainable:
         data = getattr(self._function, "data", None)
         return Facts(
             data=data if isinstance(data, str) else None,
+            data_reads="{}",
             started=self._started,
             node=socket.gethostname(),
             devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",

@@ -54,6 +54,11 @@ class KerasTrainable(Author):
     def some_targets(self, targets: Any) -> None:
         self._some_targets = targets
 
+    @property
+    def trial_number(self) -> int:
+        """The number of this trial, as for a file of its own; for `callbacks` and the hooks of trials and epochs."""
+        return self._session.number
+
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""
         self._session.stop(reason)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
+import tensorflow as tf
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
@@ -63,6 +64,7 @@ class Session(Joining):
         self._author = author
         self._programs = Programs()
         self._data = AuthorData(OWN)
+        self._number: int | None = None  # the present trial's, where its own things are made, and not a program
         self.example_read = self.targets_read = False
         """Whether the making of the present program has read `Author.example` and `Author.some_targets`."""
         self._hp: Hyperparameters | None = None
@@ -79,9 +81,19 @@ class Session(Joining):
             raise RuntimeError("no trial has begun")
         return self._trial
 
+    @property
+    def number(self) -> int:
+        """The present trial's number; raises RuntimeError where what later trials use as well is made."""
+        if self._number is None or not tf.executing_eagerly():
+            raise RuntimeError(
+                "trial_number is read where data, a model or a step are made, which later trials use as well; read it "
+                "in callbacks(), on_train_begin(), on_epoch_begin() or on_epoch_end()"
+            )
+        return self._number
+
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
-        self._trial, self._author.memory = None, {}
+        self._trial, self._author.memory, self._number = None, {}, None
         owned.undo(self._author)
         parameter_server.let_go()
         stopwatch = Stopwatch()
@@ -97,6 +109,7 @@ class Session(Joining):
         told: Reads = {}
         with hp.recording(told):
             self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self._data.reads)
+            self._number = assignment.trial
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self._data.reads, told
         self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
@@ -111,7 +124,9 @@ class Session(Joining):
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
+            self._number = None
             structure, program = self._prepare(hp, batch_size)
+        self._number = assignment.trial
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self._author)
         reads: Reads = {}
@@ -208,6 +223,7 @@ class Session(Joining):
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
+            data_reads=self._data.follows_from,
             extends=trial.extends,
             structure=to_json(trial.held) if trial.program.kept else None,
             structures=len(self._programs),
@@ -227,6 +243,7 @@ class Session(Joining):
     def go_on(self, aside: Aside) -> None:
         """Be with a trial that was put aside; the program's state stays as it is."""
         self._trial, self._setting, self._spans, self._author.memory = aside
+        self._number = aside.trial.assignment.trial
         self._hp, author, trial = aside.trial.hp, self._author, aside.trial
         if trial.program.kept:
             author.live = trial.program.live

@@ -124,6 +124,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     fold: int | None = None
     parent: int | None = None  # of a copy in a population: the trial whose epochs it has
     parent_epoch: int | None = None  # up to this one
+    data: str | None = None  # fingerprint
+    data_reads: str | None = None  # as of `Facts`
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
 
@@ -164,7 +166,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
-    for later in ("role", "fold", "parent", "parent_epoch"):  # columns that tables may lack
+    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):  # columns that tables may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
@@ -204,7 +206,7 @@ _ABSENT = object()
 _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
-    *("role", "parent", "parent_epoch"),
+    *("role", "parent", "parent_epoch", "data", "data_reads"),
 )
 _GROUPS = ("param.", "metric.", "best.", "test.")
 _FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")

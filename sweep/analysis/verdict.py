@@ -6,11 +6,12 @@ And the sweeps of a results folder at a glance, each with its answer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from sweep.analysis import read
+from sweep.analysis import Trial, read
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
 from sweep.errors import StoreError
@@ -18,7 +19,7 @@ from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
 from sweep.statistics import TOO_FEW, Verdict, seeds_for
 from sweep.store.folder import ResultsFolder, folders
-from sweep.text import counted, printable, score, setting, trials_named
+from sweep.text import counted, printable, score, setting, shortened, trials_named
 
 
 def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
@@ -106,7 +107,51 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
-    return _answer(ranking, running=running) + _without_luck(ranking)
+    found = _answer(ranking, running=running) + _without_luck(ranking)
+    return f"{found} {of_other_data(_seen(trial for row in ranking.rows for trial in row.trials))}".rstrip()
+
+
+SHOWN = 12  # characters of a fingerprint in a message
+MOST_STATES = 3  # of the data, that are named
+
+
+class Seen(NamedTuple):
+    """The data of a trial."""
+
+    sweep: str
+    trial: int
+    data: str | None
+    reads: str | None  # what of its parameters they follow from
+
+
+def of_other_data(trials: Iterable[Seen]) -> str:
+    """Return that trials have seen different data, and what to do; empty where that is not known of any.
+
+    Data that follow from the trials' own parameters differ as the author wants: those of equal reads are compared.
+    """
+    seen: dict[str, dict[str, list[Seen]]] = {}
+    for one in sorted(one for one in trials if one.data is not None and one.reads is not None):
+        seen.setdefault(one.reads or "", {}).setdefault(one.data or "", []).append(one)
+    states = max(seen.values(), key=len, default={})
+    if len(states) < 2:
+        return ""
+    several = len({one.sweep for found in states.values() for one in found}) > 1
+    told = []
+    for data, found in [*states.items()][:MOST_STATES]:
+        of = dict.fromkeys(one.sweep for one in found)
+        numbers = {sweep: trials_named([one.trial for one in found if one.sweep == sweep]) for sweep in of}
+        named = " and ".join(f"{those} of {sweep}" if several else those for sweep, those in numbers.items())
+        told.append(f"{shortened(data, SHOWN)} in {named}")
+    if len(states) > MOST_STATES:
+        told.append(f"{len(states) - MOST_STATES} more")
+    return (
+        f"These trials have seen different data, and their scores do not compare (fingerprints {'; '.join(told)}). "
+        "To compare them, train all on the same data, in a new sweep: python -m sweep run FILE."
+    )
+
+
+def _seen(trials: Iterable[Trial]) -> Iterable[Seen]:
+    return (Seen(one.sweep, one.trial, one.data, one.data_reads) for one in trials)
 
 
 def _without_luck(ranking: Ranking) -> str:
@@ -316,6 +361,7 @@ class Listed:
     reason: str = ""
     paused: int = 0  # of the interrupted trials, those that wait for their rule to let them go on
     fresh: int = 0  # of all trials, those that train finalists with fresh seeds
+    other_data: str = ""  # that its trials have seen different data, in words
 
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
@@ -349,4 +395,5 @@ def listed(folder: ResultsFolder) -> Listed:
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
         cost=sweep.cost,
+        other_data=of_other_data(_seen(sweep.trials)),
     )

@@ -222,6 +222,10 @@ class _Closure:
         self._owners: dict[str, Distribution] = {}
         self._absent: set[str] = set()
         self._unknown: dict[str, None] = {}
+        ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")
+        hides = sweeps and sweeps.entry in search.folders and sweeps.file  # for workers, which have these folders first
+        if hides and hides.resolve() != ours.resolve():
+            raise InputError.one("trainable", *_hidden("sweep", hides))
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path

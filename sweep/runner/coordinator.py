@@ -233,13 +233,13 @@ class Coordinator:
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
-        there.accumulate = progress.accumulate or there.accumulate
-        there.outgrown = progress.outgrown
-        fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.state.epoch]
-        end = progress.end and self._terms.spared(progress.end, there.state.retries)
+        there.accumulate, there.outgrown = progress.accumulate or there.accumulate, progress.outgrown
+        fresh, lacks = self._terms.fresh(there, progress.epochs, progress.facts)
+        end = lacks or progress.end
+        end = end and self._terms.spared(end, there.state.retries)
         if progress.fault:
             self._fail(progress.fault)
-        if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
+        if not self._check_first(fresh, lacks) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := there.overdue()):
@@ -366,11 +366,12 @@ class Coordinator:
         kept = self._hooks.memo.hand_over(answer, trial.started.trial) if self._hooks.memo else None
         if not (kept or answer.whole):
             return False
-        epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.state.epoch]
-        if self._lacks_objective(epochs) or not self._hear(trial, epochs):
+        epochs, lacks = self._terms.fresh(trial, answer.epochs, answer.facts)
+        if not self._check_first(epochs, lacks) or not self._hear(trial, epochs, lacks):
             return False
-        if self._pauses.why(trial):
-            return self._leave(trial, Facts())
+        has_ended = trial.started.trial not in self._open
+        if has_ended or self._pauses.why(trial):
+            return has_ended or self._leave(trial, Facts())
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
@@ -471,12 +472,12 @@ class Coordinator:
                 pass
         return change
 
-    def _lacks_objective(self, epochs: Sequence[EpochReported]) -> bool:
-        wrong = self._terms.wrong(epochs)
-        if wrong:
-            self.error = wrong
-            self.stop(str(wrong))
-        return wrong is not None
+    def _check_first(self, epochs: Sequence[EpochReported], lacks: TrialEnded | None) -> bool:
+        """Return whether the first epoch of all has its metrics; else every trial would lack them."""
+        if lacks and not epochs and not any(trial.reported for trial in self._ledger.trials.values()):
+            self.error = TrainableError(lacks.reason)
+            self.stop(lacks.reason)
+        return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
         """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TextIO, TypeAlias
 
 from sweep import analysis, backends, runner
-from sweep.analysis import ranking
+from sweep.analysis import ranking, verdict
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
-from sweep.events import EpochReported, Event
+from sweep.events import EpochReported, Event, TrialEnded
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
 from sweep.runner.coordinator import Coordinator, Hooks
@@ -219,12 +219,14 @@ class Session:
         searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say)
         scheduler = methods.scheduler(spec, job.import_folders)
-        keeper, answers = CheckpointKeeper(folder.path, spec), _Answers()
+        keeper, answers, data = CheckpointKeeper(folder.path, spec), _Answers(), _Data(spec.name)
 
         def listen(change: Change) -> None:
             keeper.on(change)
             view.on(change.event)
             answers.on(change)
+            if told := data.on(change):
+                view.say(told)
 
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
             hooks = Hooks(
@@ -247,7 +249,9 @@ class Session:
                 """Yield what is in the log, event by event: a long sweep has millions."""
                 with naming(self.folder.log):
                     for event in store_log.read(self.folder.log):
-                        keeper.recall(coordinator.recall(event))
+                        change = coordinator.recall(event)
+                        keeper.recall(change)
+                        data.on(change)
                         yield event
 
             view.replay(past())
@@ -306,6 +310,27 @@ class _Answers:
     def tell(self, say: Callable[[str], None]) -> None:
         for (name, told), count in self._counts.items():
             say(f"{counted(count, 'trial')} {told.format(name)}")
+
+
+class _Data:
+    """Hears when a trial has seen other data than those before."""
+
+    def __init__(self, sweep: str) -> None:
+        self._sweep = sweep
+        self._seen: dict[int, verdict.Seen] = {}  # by trial
+        self._told = ""
+
+    def on(self, change: Change) -> str:
+        """Return what to say of it: once, even where more trials follow."""
+        event = change.event
+        if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
+            return ""
+        facts, number = event.facts, event.trial
+        before, now = self._seen.get(number), verdict.Seen(self._sweep, number, facts.data, facts.data_reads)
+        self._seen[number] = now
+        if before != now:
+            self._told = verdict.of_other_data(self._seen.values())
+        return self._told
 
 
 def _closed(followers: ExitStack) -> str | None:

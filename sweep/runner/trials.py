@@ -24,7 +24,6 @@ from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
-from sweep.errors import TrainableError
 from sweep.events import PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.schedulers import Pausing, Scheduler
@@ -33,7 +32,7 @@ from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
-from sweep.text import did_you_mean
+from sweep.text import guess
 
 
 @dataclass
@@ -171,19 +170,25 @@ class Terms:
         there = ", ".join(f"{name} {metrics.get(name, math.nan):.6g}" for name in names)
         return structs.replace(end, status=Status.INFEASIBLE, reason=f"{' and '.join(wrong)} not met: {there}")
 
-    def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
-        """Return what ends the whole sweep: an epoch without an objective, or without what a constraint names."""
+    def fresh(
+        self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
+    ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
+        """Return the new epochs of a trial; one without an objective, or what a constraint names, ends it before."""
+        epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
         asked = {objective.name: "is the sweep's" for objective in self._spec.objectives}
         for constraint in self._spec.constraints:
             asked |= dict.fromkeys(constraint.names, f"the constraint {constraint.text!r} names")
-        for epoch in epochs:
+        for place, epoch in enumerate(epochs):
             for name, what in asked.items():
                 if name not in epoch.metrics:
-                    return TrainableError(
-                        f"{self._spec.trainable} reports no metric {name!r}, which {what}; "
-                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(name, epoch.metrics)}"
+                    hint = guess(name, epoch.metrics)
+                    reported = ", ".join(epoch.metrics) or "none"
+                    told = (
+                        f"in epoch {epoch.epoch} of trial {epoch.trial}, {self._spec.trainable} reports no metric "
+                        f"{name!r}, which {what}; it reports {reported}{hint and f'; {hint}'}"
                     )
-        return None
+                    return epochs[:place], structs.replace(trial.end(Status.FAILED, told, facts), error=told)
+        return epochs, None
 
 
 def fold(spec: Spec, started: TrialStarted) -> Fold | None:

@@ -109,7 +109,7 @@ SweepName: TypeAlias = Annotated[
     str,
     Field(
         pattern=f"^{NAME}$",
-        json_schema_extra={"expected": "up to 100 characters without / and \\, beginning with a letter or digit"},
+        json_schema_extra={"expected": "up to 100 characters without / and \\, beginning with A-Z, a-z, 0-9 or _"},
     ),
 ]
 Target: TypeAlias = Annotated[
@@ -175,7 +175,7 @@ class SweepFile(Block):
 
     name: SweepName | None = Field(
         None,
-        description="Name of the results folder: all but letters, digits and . _ become -; by default the file's name.",
+        description="Name of the results folder: all but A-Z, a-z, 0-9 and . _ become -; by default the file's name.",
     )
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")

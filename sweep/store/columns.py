@@ -77,7 +77,7 @@ class Objects(Generic[T]):
 
 TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
-    *("node", "devices", "strategy", "precision", "data", "memo"),
+    *("node", "devices", "strategy", "precision", "data", "data_reads", "memo"),
 )
 OF_COPIES = ("parent", "parent_epoch")  # columns of populations alone
 TRIAL_INTEGERS = (
@@ -173,7 +173,7 @@ class TrialRows:
             *(("status", event.status.value), ("status_reason", event.reason)),
             *(("node", facts.node), ("devices", facts.devices), ("strategy", facts.strategy)),
             *(("precision", facts.precision), ("checkpoint", facts.checkpoint)),
-            *(("data", facts.data), ("memo", event.memo)),
+            *(("data", facts.data), ("data_reads", facts.data_reads), ("memo", event.memo)),
         ):
             if text is not None:
                 self.texts[name].set(row, text)

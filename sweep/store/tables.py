@@ -170,6 +170,7 @@ class TableBuilder:
             "precision": texts["precision"],
             "accumulate": whole["accumulate"],
             "data": texts["data"],
+            **({"data_reads": texts["data_reads"]} if any(rows.texts["data_reads"].filled(count)) else {}),
             "examples_per_s": of_list([rows.examples_per_s(row) for row in range(count)], pa.float64()),
             "checkpoint": texts["checkpoint"],
             "memo": texts["memo"],

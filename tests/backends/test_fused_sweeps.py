@@ -46,9 +46,12 @@ RULES = {
 }
 
 
-def run(folder: Path, text: str, name: str, *options: str) -> LoadedSweep:
+def run(folder: Path, text: str, name: str, *options: str, first: str = "") -> LoadedSweep:
+    """Run a sweep of walks; ``first`` is done before each of their reports."""
     walk = (Path(__file__).parents[1] / "kills" / "walk.py").read_text()
-    (folder / "walk.py").write_text(walk.replace("PAUSE_S = 0.02", "PAUSE_S = 0.002"))
+    (folder / "walk.py").write_text(
+        walk.replace("PAUSE_S = 0.02", "PAUSE_S = 0.002").replace("took = ", f"{first}; took = ".lstrip("; "))
+    )
     (folder / "given.yaml").write_text(text)
     command = [sys.executable, "-m", "sweep", "run", "given.yaml", "--name", name, "--no-memo", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -78,6 +81,19 @@ def test_walks_in_this_process_are_the_same(rule: str, tmp_path: Path, request: 
     assert set(fused.trials["status"]) <= {"completed", "pruned"}
     each = fused.metrics.groupby("trial")["epoch"].apply(list)
     assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in each)
+
+
+@pytest.mark.parametrize("where", ["inline", pytest.param("ray", marks=pytest.mark.ray)])
+def test_a_walk_that_lacks_the_metric_in_an_epoch_fails_alone(where: str, tmp_path: Path) -> None:
+    lacks = "metrics.pop('loss' if (self.given.trial, self.done) == (2, 4) else '', None)"
+    options = ("--set", "training.fuse=4", *(["--inline"] if where == "inline" else []))
+    fused = run(tmp_path, WALKS.replace("RULE", RULES["all epochs"]), "fused", *options, first=lacks)
+    trials = fused.trials.set_index("trial")
+    assert trials["status"].drop(2).eq("completed").all()
+    assert (trials["status"][2], trials["epochs"][2]) == ("failed", 3)
+    assert trials["status_reason"][2] == (
+        "in epoch 4 of trial 2, walk:Walk reports no metric 'loss', which is the sweep's; it reports speed"
+    )
 
 
 @pytest.mark.ray

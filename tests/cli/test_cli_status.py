@@ -57,6 +57,31 @@ def test_fresh_seeds_are_none_of_the_trials_that_the_search_has_left(project: Pa
     assert (lines[1], lines[-1]) == ("trials   6 completed, of 8", "go on    python -m sweep resume first")
 
 
+def test_other_data_are_told_wherever_trials_are_ranked(project: Path) -> None:
+    (project / "digits.py").write_text(
+        "from pathlib import Path\ndef train(hp):\n"
+        "    train.data = Path('digits.csv').read_text()\n    return {'loss': hp.rate + hp.drag}\n"
+    )
+    (project / "first.yaml").write_text(FILE.replace("walk:Walk", "digits:train").replace("epochs: 2", "epochs: 1"))
+    (project / "digits.csv").write_text("old")
+    code, output = call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")
+    assert code == 0, output
+    assert "different data" not in call("status", "first")[1]
+    (project / "digits.csv").write_text("new")
+    call("resume", "first", "--inline", "-q", "--run-cap", "2")
+    told = "(fingerprints old in trial 0; new in trial 1)"
+    assert (
+        f"\ndata     These trials have seen different data, and their scores do not compare {told}"
+        in call("status", "first")[1]
+    )
+    assert told in json.loads(call("status", "first", "--json")[1])["other_data"]
+    for command in ("compare", "best"):
+        assert told in json.loads(call(command, "first", "--json")[1])["answer"]
+        assert told in call(command, "first")[1]
+    call("report", "first")
+    assert told in (project / "results" / "first" / "report.html").read_text()
+
+
 def test_a_killed_sweep_can_go_on(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     log = project / "results" / "first" / "log.jsonl"

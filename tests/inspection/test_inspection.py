@@ -114,6 +114,18 @@ def test_a_folder_of_ones_own_that_hides_sweeps_is_refused(
             inspect(trainable, [tmp_path])
 
 
+@pytest.mark.parametrize("name", ["sweep.py", "sweep/__init__.py"])
+def test_a_module_of_ones_own_that_hides_sweep_in_workers_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "def train(hp): return {'loss': hp.a}\n", "plain.py")
+    write(tmp_path, "", "sweep/notes/plain.py")  # a folder without __init__.py hides nothing
+    inspect("plain:train", [tmp_path])
+    write(tmp_path, "", name)
+    with pytest.raises(
+        InputError, match=r"sweep.* has the name of the package 'sweep' that comes with sweep.* rename it"
+    ):
+        inspect("plain:train", [tmp_path])
+
+
 def test_a_folder_of_ones_own_that_is_hidden_by_sweeps_is_named(tmp_path: Path) -> None:
     write(tmp_path, KERAS, "trainables/net.py")
     root = Path(__file__).parents[2]

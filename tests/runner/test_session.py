@@ -14,7 +14,7 @@ from placed import without_place
 
 import sweep
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Event, SessionEnded
+from sweep.events import EpochReported, Event, SessionEnded, TrialEnded
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
@@ -254,3 +254,55 @@ def test_a_resumed_sweep_does_not_hold_its_log_in_memory(project: Path) -> None:
     before = sum(isinstance(one, EpochReported) for one in gc.get_objects())
     assert resume(project, "run_cap=3", watcher=watcher, memo=False).completed == 3
     assert 0 < watcher.most <= before + 10
+
+
+PATCHY = TRAINABLE.replace('metrics={"score": value}', "metrics=told(self.a, self.done, value)") + (
+    "\ndef told(a, epoch, value):\n"
+    "    return {'scores': value} if a == 5 or a == 1 and epoch == 3 else {'score': value}\n"
+)
+
+
+def test_a_metric_that_an_epoch_lacks_fails_its_trial_alone(project: Path) -> None:
+    (project / "patchy.py").write_text(PATCHY)
+    text = FILE.replace("curve:Curve", "patchy:Curve").replace("[3, 1, 2]", "[3, 1, 2, 5]")
+    outcome = run(project, text + "retries: 1\n")
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["status"].tolist() == ["completed", "failed", "completed", "failed"]
+    assert trials["epochs"].tolist() == [4, 2, 4, 0]
+    told = (
+        "in epoch 3 of trial 1, patchy:Curve reports no metric 'score', which is the sweep's; it reports scores; "
+        "did you mean 'scores'?"
+    )
+    assert trials["status_reason"][1] == trials["error"][1] == told
+    ended = [e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialEnded) and e.trial == 1]
+    assert [end.status for end in ended] == ["interrupted", "failed"]  # tried again, as any that fails
+    assert trials["status_reason"][3].startswith("in epoch 1 of trial 3, ")
+
+
+def test_so_many_in_a_row_that_lack_it_end_the_sweep(project: Path) -> None:
+    (project / "patchy_all.py").write_text(PATCHY.replace("a == 1 and", ""))
+    outcome = run(project, FILE.replace("curve:Curve", "patchy_all:Curve") + "max_failures: 2\n")
+    assert ends(outcome.folder) == {0: "failed", 1: "failed"}
+    assert "2 configurations failed in a row" in str(outcome.stopped)
+    assert "in epoch 3 of trial 1" in str(outcome.stopped)
+
+
+def test_the_first_epoch_of_all_without_it_ends_the_sweep_at_once(project: Path) -> None:
+    (project / "patchy_first.py").write_text(PATCHY)
+    text = FILE.replace("curve:Curve", "patchy_first:Curve").replace("[3, 1, 2]", "[5, 1]")
+    with pytest.raises(TrainableError, match="in epoch 1 of trial 0, patchy_first:Curve reports no metric 'score'"):
+        run(project, text)
+
+
+def test_an_answer_that_lacks_it_fails_as_its_trial_would(project: Path) -> None:
+    text = FILE.replace("curve:Curve", "patchy_once:Curve")
+    (project / "patchy_once.py").write_text(
+        PATCHY.replace("{'score': value}", "{'other': 1.0, 'score': value}").replace(
+            "{'scores'", "{'other': 1.0, 'scores'"
+        )
+    )
+    run(project, text.replace("name: score, goal: minimize", "name: other"))
+    outcome = run(project, text.replace("name: curves", "name: second"), memo=True)
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["status"].tolist() == ["completed", "failed", "completed"]
+    assert trials["memo_epochs"].tolist() == [4, 2, 4]

@@ -57,6 +57,7 @@ FACTS = Facts(
     numerics={"tf32": "off"},
     accumulate=2,
     data="f00d",
+    data_reads="{}",
     train_s=1.25,
     overhead_s={"build": 0.5, "compile_s": 0.25},
     checkpoint="checkpoints/t0/2",

@@ -58,6 +58,7 @@ reproducible: bool
 precision: string
 accumulate: int64
 data: string
+data_reads: string
 examples_per_s: double
 checkpoint: string
 memo: string
@@ -121,7 +122,7 @@ def test_a_row_tells_what_became_of_a_trial():
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
         **{"numerics.tf32": "off", "energy_j": 7200.0, "cost": 1.5, "co2_g": 0.8},
         **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1, "reproducible": True},
-        **{"precision": "float32", "accumulate": 2, "data": "f00d", "examples_per_s": 200.0},
+        **{"precision": "float32", "accumulate": 2, "data": "f00d", "data_reads": "{}", "examples_per_s": 200.0},
         **{"checkpoint": "checkpoints/t0/2", "memo": None, "memo_epochs": None, "error": None},
     }
     assert math.isnan(second["metric.loss"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,49 @@ def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
 def test_before_a_trial_there_is_none() -> None:
     with pytest.raises(RuntimeError, match="no trial has begun"):
         Session(Small()).facts()
+
+
+SEEN: list[tuple[str, int]] = []
+
+
+class Numbered(Small):
+    """Knows which trial it is, where the trial's own things are made."""
+
+    where = ""
+
+    def _look(self, where: str) -> None:
+        if not self.where or where == self.where:
+            SEEN.append((where, self.trial_number))
+
+    def data(self, hp: Any) -> Any:
+        if self.where == "data":
+            self._look("data")
+        return super().data(hp)
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        if self.where == "loss":
+            self._look("loss")
+        return super().loss(hp, model)
+
+    def callbacks(self, hp: Any) -> list[Any]:
+        self._look("callbacks")
+        return []
+
+    def on_epoch_end(self, epoch: int, logs: Any, model: Any, hp: Any) -> None:
+        self._look("on_epoch_end")
+
+
+def test_a_trial_knows_its_number_where_no_later_trial_would_keep_it() -> None:
+    SEEN.clear()
+    trainable = Numbered()
+    for number in (3, 4):
+        train(trainable, replace(assignment(epochs=1), trial=number))
+    assert [(where, number) for number in (3, 4) for where in ("callbacks", "on_epoch_end")] == SEEN
+
+
+@pytest.mark.parametrize("where", ["data", "loss"])
+def test_the_number_is_refused_where_it_would_stay_in_what_later_trials_use(where: str) -> None:
+    trainable = Numbered()
+    trainable.where = where
+    with pytest.raises(RuntimeError, match=r"trial_number is read where data, a model or a step are made"):
+        train(trainable, assignment(epochs=1))

@@ -58,6 +58,17 @@ def test_2_an_optimizer_from_outside_is_an_error() -> None:
         train(Stray(), assignment(2))
 
 
+def test_2_a_metric_from_outside_is_named_with_where_to_make_it() -> None:
+    elsewhere = keras.metrics.MeanAbsoluteError(name="outer")
+
+    class Stray(Small):
+        def metrics(self, hp: Any, model: keras.Model) -> list[Any]:
+            return [elsewhere]
+
+    with pytest.raises(NotInScope, match=r"^made outside of metrics\(\): metric 'outer'. Make it inside metrics\(\)"):
+        train(Stray(), assignment(2))
+
+
 @pytest.mark.exhaustive
 def test_3_clipping_sees_the_global_gradient() -> None:
     one, two = Small(), Small()

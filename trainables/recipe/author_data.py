@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from sweep.contract import Assignment, Fold, OtherData
-from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data import chunks, residence, sources, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
@@ -79,6 +79,13 @@ class AuthorData:
     def fingerprint(self) -> str | None:
         """That of the present data; None where they have none that could be trusted."""
         return self._loaded.fingerprint if self._loaded else None
+
+    @property
+    def follows_from(self) -> str | None:
+        """What of the trial's parameters the present data follow from; None for streams, which may draw anew."""
+        held = self._loaded
+        streams = held is None or any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
+        return None if held is None or streams else to_json(held.reads)
 
     @property
     def left(self) -> frozenset[str]:

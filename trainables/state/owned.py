@@ -298,7 +298,14 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
         if optimizer._distribution_strategy is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
         strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
-    strays += [f"metric {v.path!r}" for v in model.metrics_variables if not replicas.hold(v)]
+    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.hold(v)]
+    metrics = [f"metric {name!r}" for name in dict.fromkeys(outside)]
+    if metrics and not strays:
+        raise NotInScope(
+            f"made outside of metrics(): {', '.join(metrics)}. Make it inside metrics(), which each new model calls, "
+            "and not once for all, as at the top of a module, in the class's body or in data()"
+        )
+    strays += metrics
     if strays:
         shown = ", ".join(strays[:5]) + (f" and {len(strays) - 5} more" if len(strays) > 5 else "")
         raise NotInScope(

@@ -173,6 +173,16 @@ def test_a_stream_that_draws_goes_on() -> None:
     trainable._session._data.check("another one", "epoch-000001")
 
 
+def test_what_a_stream_was_made_of_is_not_claimed_for_it_may_draw() -> None:
+    streamed, split = Streamed(), Split()
+    streamed.begin(assignment())
+    split.begin(assignment())
+    assert (streamed.facts().data_reads, split.facts().data_reads) == (
+        None,
+        '{"class_weights":"absent"}',
+    )
+
+
 def test_it_is_the_data_s_own_seed_that_decides() -> None:
     kinds = [replace(assignment(), data_seed=1), replace(assignment(), data_seed=1, seed=4), assignment()]
     found = []
