@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import chosen
 from small import Small, assignment, train
 
 from trainables.data.chunks import split
@@ -119,7 +120,7 @@ class Many(Small):
         return (x[:100], y[:100]), (x[100:], y[100:])
 
 
-@pytest.mark.parametrize("size", [100, pytest.param(96, marks=pytest.mark.exhaustive), 7])
+@pytest.mark.parametrize("size", chosen([100, 96, 7], 7))
 def test_so_it_is_whether_or_not_a_large_batch_is_one_of_whole_ones(size: int) -> None:
     """A batch of 256 was compared with 300 examples in batches of 100, and with 259 in batches of 7."""
     trainable = Many()
