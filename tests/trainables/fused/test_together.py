@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 import time
@@ -40,8 +41,14 @@ def given(number: int, *, epochs: int = 5, **params: Any) -> Assignment:
     return replace(found, trial=number)
 
 
+@functools.cache
+def by_itself() -> Session:
+    """What trains one trial after the other, for all tests of this file: the program of most is the same."""
+    return Session(Dropped())
+
+
 def alone(assignments: list[Assignment]) -> list[Trained]:
-    session, found = Session(Dropped()), []
+    session, found = by_itself(), []
     for one in assignments:
         session.begin(one)
         try:
@@ -155,9 +162,10 @@ def test_a_diverged_trial_stays_in_its_place() -> None:
     assert epochs[members[1]] == []
     other, same = begun([assignments[0], given(6), assignments[2]])
     theirs, _ = train(other, same)
+    expected = alone(assignments)
     for place in (0, 2):  # the bits are the same whoever is beside them
         assert epochs[members[place]] == theirs[same[place]]
-        assert_same(alone(assignments)[place], Trained(epochs[members[place]], state(group, members[place])))
+        assert_same(expected[place], Trained(epochs[members[place]], state(group, members[place])))
 
 
 def test_trials_that_join_others_under_way_are_what_they_are_alone() -> None:

@@ -24,7 +24,9 @@ pytestmark = [
 ]
 
 Make = Callable[[], keras.callbacks.Callback]
-LOOPS = pytest.mark.parametrize("training", [{}, {"loop": "fit"}], ids=["own", "fit"])
+LOOPS = pytest.mark.parametrize(
+    "training", [{}, pytest.param({"loop": "fit"}, marks=pytest.mark.exhaustive)], ids=["own", "fit"]
+)
 
 
 class Told(keras.callbacks.Callback):
@@ -77,9 +79,7 @@ def test_they_are_told_what_fit_tells_them(training: Any) -> None:
     assert told == told_by_keras.told
 
 
-@pytest.mark.parametrize(
-    "training", [{}, pytest.param({"loop": "fit"}, marks=pytest.mark.exhaustive)], ids=["own", "fit"]
-)
+@LOOPS
 def test_keras_own_set_the_rate_and_end_the_trial(training: Any) -> None:
     def rates(make: Make) -> list[float]:
         trainable, _ = author(make)

@@ -82,7 +82,7 @@ CASES = {
 }
 
 
-RARE = ("clipvalue", "xla")
+RARE = ("clipvalue", "own step", "xla")
 
 
 @pytest.mark.parametrize(

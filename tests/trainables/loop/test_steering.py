@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from sampling import sampled
+from sampling import chosen, sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.contract import Stopped
@@ -102,7 +102,7 @@ def test_a_rate_that_is_set_as_an_epoch_begins_is_that_of_the_epoch() -> None:
     assert [e.learning_rate for e in epochs] == pytest.approx([0.05, 0.01, 0.01, 0.01])
 
 
-@pytest.mark.parametrize("fit", [False, True])
+@pytest.mark.parametrize("fit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_rate_of_nothing_trains_nothing(fit: bool) -> None:
     trainable, kernels = steering(rate(0.0, at=1), fit=fit)(), []
     trainable.begin(trial(fit=fit))
@@ -162,7 +162,7 @@ class OwnCompile(Small):
         return model
 
 
-@pytest.mark.parametrize("kind", ["fit", "begin", "own"])
+@pytest.mark.parametrize("kind", chosen(["fit", "begin", "own"], "own"))
 def test_the_rates_of_a_models_own_compile_stay_as_they_are(kind: str) -> None:
     more = {"on_epoch_begin": lambda self, epoch, model, hp: None} if kind == "begin" else {}
     trainable = type("Some", (OwnCompile,), more)()

@@ -46,13 +46,13 @@ class Unweighted(Stepping):
 
 
 def test_the_default_step_written_out_is_the_default_step() -> None:
-    for params in ({"class_weights": "balanced"}, {"micro_batches": 3, "optimizer": "adamw", "weight_decay": 0.1}):
-        ours, default = Stepping(), Small()
-        mine, theirs = (metrics(train(kind, assignment(epochs=3, **params))) for kind in (ours, default))
-        for a, b in zip(mine, theirs, strict=True):
-            assert a == pytest.approx(b, abs=1e-6), params
-        for a, b in zip(weights(ours)[:6], weights(default)[:6], strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-6)
+    weighted: Any = {"class_weights": "balanced", "micro_batches": 3, "optimizer": "adamw", "weight_decay": 0.1}
+    ours, default = Stepping(), Small()
+    mine, theirs = (metrics(train(kind, assignment(epochs=3, **weighted))) for kind in (ours, default))
+    for a, b in zip(mine, theirs, strict=True):
+        assert a == pytest.approx(b, abs=1e-6)
+    for a, b in zip(weights(ours)[:6], weights(default)[:6], strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_the_biases_of_a_compiled_model_decay_with_a_step_as_without() -> None:

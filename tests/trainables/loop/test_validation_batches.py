@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import chosen
 from small import Small, assignment, train
 
 from trainables.data.chunks import split
@@ -119,7 +120,7 @@ class Many(Small):
         return (x[:100], y[:100]), (x[100:], y[100:])
 
 
-@pytest.mark.parametrize("size", [100, pytest.param(96, marks=pytest.mark.exhaustive), 7])
+@pytest.mark.parametrize("size", chosen([100, 96, 7], 7))
 def test_so_it_is_whether_or_not_a_large_batch_is_one_of_whole_ones(size: int) -> None:
     """A batch of 256 was compared with 300 examples in batches of 100, and with 259 in batches of 7."""
     trainable = Many()
@@ -157,14 +158,20 @@ def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> No
     assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
 
 
+@pytest.fixture(scope="module")
+def many() -> Many:
+    """A trial that has begun."""
+    found = Many()
+    found.begin(assignment())
+    return found
+
+
 @pytest.mark.parametrize(("on_gpu", "tf32", "depends"), [(False, True, True), (True, True, False), (True, False, True)])
 def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
-    on_gpu: bool, tf32: bool, depends: bool, monkeypatch: pytest.MonkeyPatch
+    on_gpu: bool, tf32: bool, depends: bool, many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deterministic trial on a GPU, which has no TF32, was judged as one that has."""
-    trainable = Many()
-    trainable.begin(assignment())
-    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    program, held_out = many._session.trial.program, many._session.trial.held_out
     losses = iter((1.0, 1.0002))
     monkeypatch.setattr(program, "evaluate", lambda *_, **__: Evaluated({"loss": next(losses)}))
     monkeypatch.setattr(Replicas, "on_gpu", on_gpu)
