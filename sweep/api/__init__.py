@@ -23,7 +23,7 @@ from sweep.store import reading
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.object_store import is_url, store_of
 from sweep.store.remote import local
-from sweep.store.tables import Tables
+from sweep.store.tables import Tables, of_params
 from sweep.text import duration, guess, printable, score, settings
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 Frame: TypeAlias = pd.DataFrame
 
 _NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp"})
+
+
+def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
+    """Return values of a parameter as ``trials`` has them: JSON text where no one type holds those of a sweep."""
+    places = {name: [at for at, one in enumerate(sweeps) if one == name] for name in sweeps}
+    parts = [of_params([values[at] for at in of])[0].to_pandas().set_axis(of) for of in places.values()]
+    return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
 
 
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
@@ -54,7 +61,11 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
 
 
 def _joined(frames: Sequence[Frame]) -> Frame:
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if len(frames) == 1:
+        return frames[0]
+    # pd.concat makes 1 of true where another frame's column has whole numbers.
+    kept = [one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames]
+    return pd.concat(kept, ignore_index=True).infer_objects()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,7 +110,7 @@ class LoadedSweep:
         """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
         found = columns(self.ranking())
         series = {
-            **{name: pd.Series(list(values)) for name, values in found.params.items()},
+            **{name: _as_in_trials(values, found.texts["sweep"]) for name, values in found.params.items()},
             **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
             **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
             **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},

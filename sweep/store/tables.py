@@ -131,7 +131,7 @@ class TableBuilder:
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
         flags = {name: of_numbers(*column.filled(count), pa.bool_()) for name, column in rows.flags.items()}
         floats = {name: _numbers(column, count) for name, column in rows.floats.items()}
-        params = {f"param.{name}": _params(column.filled(count)) for name, column in rows.params.items()}
+        params = {f"param.{name}": of_params(column.filled(count)) for name, column in rows.params.items()}
         last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
         best = {f"best.{name}": _numbers(column, count) for name, column in rows.best.items()}
         tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
@@ -234,7 +234,7 @@ def write_configurations(
     texts: Mapping[str, Sequence[str | None]],
 ) -> None:
     """Write a row per configuration, columns in the order of ``names``. Raises `StoreError`."""
-    typed = {name: _params(values) for name, values in params.items()}
+    typed = {name: of_params(values) for name, values in params.items()}
     columns = {
         **{name: array for name, (array, _) in typed.items()},
         **{name: of_list(values, pa.float64()) for name, values in numbers.items()},
@@ -310,7 +310,7 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
         return of_list([None if text is None else text.decode() for text in plain_texts], pa.string())
 
 
-def _params(values: Sequence[object]) -> tuple[pa.Array, bool]:
+def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     """Return a typed column of one parameter, and whether it is JSON text because no one type holds its values."""
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)

@@ -49,6 +49,23 @@ def test_best_gives_all_repeats_of_the_best_configurations(sweep_of):
     assert loaded.ranking().rows[0].scores[0].mean == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize("values", [[[16, 8], [32]], [1, "a"], [{"a": 1}, None], [1, 0.5], [True, False], ["x", "y"]])
+def test_configurations_have_the_parameters_that_trials_and_the_file_have(sweep_of, values):
+    folders = [
+        sweep_of([({"x": x, "n": n}, DONE, [{"acc": n / 10}]) for n, x in enumerate(some)], name)
+        for name, some in (("first", values), ("second", [5, 6]))
+    ]
+    for loaded in (sweep.load(folders[0].path), sweep.load([one.path for one in folders])):
+        ranked = loaded.configurations().astype({"trials": "int64"})
+        both = ranked.merge(loaded.trials, left_on=["sweep", "trials"], right_on=["sweep", "trial"])
+        assert len(both) == len(loaded.trials)
+        for one, other in zip(both["param.x_x"], both["param.x_y"], strict=True):
+            assert (type(one), one) == (type(other), other) or (pd.isna(one) and pd.isna(other))
+    first = sweep.load(folders[0].path)
+    kept = first.configurations()["param.x"]
+    assert kept.dtype == first.trials["param.x"].dtype
+
+
 def test_what_is_no_sweep_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no such sweep"):
         sweep.load(tmp_path / "x")
