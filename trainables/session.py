@@ -39,7 +39,7 @@ from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, origins, owned, weights
+from trainables.state import attributes, checkpoint, origins, owned, pristine, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """The attributes of an author's object that are not its author's."""
@@ -95,6 +95,7 @@ class Session(Joining):
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial, self._author.memory, self._number = None, {}, None
         owned.undo(self._author)
+        pristine.put_back_made()
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -307,9 +308,11 @@ class Session(Joining):
     def _plain(self) -> plain_model.Plain:
         """Make the present trial's model once more, of the author's methods alone."""
         author, trial, live = self._author, self.trial, self._author.live
-        with attributes.as_left(author, OWN, self._data.bare):
+        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade():
             try:
-                return plain_model.of_raw_inputs(author, trial, plain_model.rebuilt(author, trial), self._data)
+                with pristine.making(author):
+                    plain = plain_model.rebuilt(author, trial)
+                return plain_model.of_raw_inputs(author, trial, plain, self._data)
             finally:
                 author.live = live
 
@@ -333,13 +336,15 @@ class Session(Joining):
             self._author.live.set(hp)
             if self._begin_as_new(structure, program, hp, seed):
                 attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
+                structure.made.have()
                 return held
             self._programs.remove(program)
         record, used = origins.Record(seed), cache.memory_used(placement)
         attributes.put(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
-        with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
+        recording = origins.recording(record, seeds_on_host=not (fit or served))
+        with pristine.making(self._author) as left, recording, seeds.entropy_taken(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)
@@ -360,7 +365,7 @@ class Session(Joining):
         if entropy.line:
             built.differs = f"{entropy.line} draws from the machine"
         structure = replace(
-            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, made=left, example=example, targets=targets
         )
         if built.kept:
             most = cache.room(placement, assignment.devices)
@@ -387,7 +392,8 @@ class Session(Joining):
             return False
         record = origins.Record(seed)
         attributes.put(self._author, OWN, self._data.bare)
-        with origins.recording(record, to_copy=not program.parts.follows(program.state)):
+        to_copy = not program.parts.follows(program.state)
+        with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
             self._copy_fitted()
             return program.begin_as(building.make(self._author, hp, seed, record).parts)
 

@@ -17,6 +17,7 @@ from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
 from trainables.state.attributes import Traces
+from trainables.state.pristine import Made
 
 LEAST = 1 / 256
 """The share of the room that a program takes at least: what it takes of memory that was free before is not seen."""
@@ -32,6 +33,7 @@ class Structure:
     targets: object = None  # and of the targets of some
     reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's, as the author's methods left them
+    made: Made = field(default_factory=Made)  # what they left in modules
     drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
 

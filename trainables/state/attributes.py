@@ -132,7 +132,8 @@ class Same:
 class Digester:
     """Digests one value; too large and too deep ones count as themselves.
 
-    ``nbytes``: what its arrays and texts take; ``whole``: whether all of it was looked at, so that a copy is the same.
+    ``nbytes``: what its arrays and texts take; ``whole``: whether all of it was looked at, so that a copy is the same;
+    ``code``: functions and the like in it by identity, which a copy shares with it, and what they are bound to.
     """
 
     def __init__(self) -> None:
@@ -140,6 +141,7 @@ class Digester:
         self._left = _MOST
         self.nbytes = 0
         self.whole = True
+        self.code: dict[int, object] = {}
 
     def digest(self, value: Any) -> object:
         self._left -= 1
@@ -174,6 +176,7 @@ class Digester:
             case keras.Layer():
                 return self._same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
             case _ if isinstance(value, _CODE):  # np.random.rand also: what it is bound to is another value
+                self.code[id(value)] = value
                 return Same(value)
             case _ if type(value).__module__.startswith(("tensorflow", "keras")):
                 return self._same(value)

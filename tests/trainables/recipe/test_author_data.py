@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data.sources import DataError
 from trainables.keras_trainable import KerasTrainable
 from trainables.recipe import author_data
+from trainables.state import pristine
 
 pytestmark = pytest.mark.keras
 
@@ -292,3 +294,87 @@ def test_what_data_leaves_in_a_module_is_of_its_trial_in_a_used_worker(words: An
         words.STATE.clear()  # another worker's process, in which `data` never ran
         words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
         assert metrics(train(other, given)) == fresh[sizes.index(size)]
+
+
+COUNTED = """
+from types import SimpleNamespace
+import numpy as np
+MADE, NETS, BASE = [0], {"all": {}}, None
+KEPT = SimpleNamespace(losses=0)
+RANDOM = np.random.default_rng(3)
+"""
+
+
+@pytest.fixture
+def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "trial_counted.py").write_text(COUNTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import trial_counted
+
+    yield trial_counted
+    pristine.put_back_made()
+    del sys.modules["trial_counted"]
+
+
+class Counting(Small):
+    """Makes another model each time, unless what it leaves in a module is put back; its hooks look at that."""
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        import trial_counted as kept
+
+        kept.MADE[0] += 1
+        if kept.BASE is None:
+            kept.BASE = keras.layers.Dense(6, name="base")
+        shift = float(kept.RANDOM.normal())
+        body = [
+            kept.BASE,
+            keras.layers.Rescaling(1.0, shift),
+            keras.layers.Dense(4 + kept.MADE[0] + hp.integer("more")),
+        ]
+        model = keras.Sequential([keras.Input((6,)), *body, keras.layers.Dense(3)])
+        kept.NETS["all"]["head"] = model
+        return model
+
+    def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        import trial_counted as kept
+
+        kept.KEPT.losses += 1
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=kept.KEPT.losses == 1)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters) -> None:
+        import trial_counted as kept
+
+        assert kept.NETS["all"]["head"] is model
+        logs["made"] = kept.MADE[0] + kept.KEPT.losses
+
+
+def test_what_model_leaves_in_a_module_is_put_back_before_the_next_trial(counted: Any) -> None:
+    """Also where a program is used again: its hooks find what was left when it was made."""
+    trials = [assignment(more=more, seed=seed, epochs=1) for more, seed in ((0, 0), (3, 0), (0, 0), (0, 1))]
+    fresh = []
+    for given in trials:
+        sys.modules.pop("trial_counted")
+        fresh.append(metrics(train(type("Fresh", (Counting,), {})(), given)))
+    assert all(epoch["made"] == 2 for (epoch,) in fresh)
+    assert fresh[0] == fresh[2] != fresh[3]
+    used = Counting()
+    for given, expected in zip(trials, fresh, strict=True):
+        assert metrics(train(used, given)) == expected
+        kept = sys.modules["trial_counted"]
+        before = kept.NETS["all"]["head"]
+        assert used.trained_model() is not None  # model() runs once more
+        assert (kept.MADE, kept.NETS["all"]["head"]) == ([1], before)
+
+
+def test_what_model_changes_in_place_and_is_too_large_to_be_put_back_is_named(counted: Any) -> None:
+    class Doubling(Small):
+        def model(self, hp: Hyperparameters) -> keras.Model:
+            sys.modules["trial_counted"].TABLE *= 2
+            return super().model(hp)
+
+    counted.TABLE = np.ones(pristine.COPIED_BYTES // 8 + 1)
+    said = (
+        r"model\(\) or one of its kin has changed trial_counted.TABLE in place \(16 MiB\).*run again for other trials"
+    )
+    with pytest.raises(pristine.NotPutBack, match=said):
+        Doubling().begin(assignment())

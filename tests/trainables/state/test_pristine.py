@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 from small import Small
 
+from trainables.numbers import seeds
 from trainables.state import pristine
 from trainables.state.pristine import NotPutBack, Surroundings
 
@@ -246,3 +247,22 @@ def test_each_kind_of_value_is_put_back_as_it_was() -> None:
         assert pristine.attributes.digest(value) != before
         assert kept.as_it_was() is value
         assert pristine.attributes.digest(value) == before
+
+
+def test_a_copy_shares_methods_and_what_they_are_bound_to() -> None:
+    """Copying `np.random.rand` takes a seed from the machine, and the copy would draw other numbers."""
+
+    class Large:
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise AssertionError("it is not copied")
+
+        def look(self) -> None: ...
+
+    look = Large().look
+    table = {"draws": np.random.rand, "looks": [look]}
+    with seeds.entropy_taken(0) as entropy:
+        kept = pristine._Value(table)
+        table["draws"] = table["looks"].append(1)
+        kept.as_it_was()
+    assert table == {"draws": np.random.rand, "looks": [look]}
+    assert not entropy.seeds
