@@ -4,9 +4,10 @@
     python benchmarks/fused.py --models tabular --trials 8 32 64
     python benchmarks/fused.py --commands            # whole commands: 64 tabular trials with ASHA, and without
 
-Each process computes on one core. For each model: an epoch with its validation of one trial in sweep's own loop and by
-`Model.fit` (compiled once, which a sweep of plain Keras pays for each trial), and one of K trials together, in turns;
-the median of a trial's processor times, which tell less of what else runs there. Trials differ in rates, decay, dropout, clipping and their first weights' seed.
+Each process computes on one core. For each model: an epoch with its validation of one trial in sweep's own loop and
+by `Model.fit` (compiled once, which a sweep of plain Keras pays for each trial), and one of K trials together, in
+turns; the median of a trial's processor times, which tell less of what else runs there. Trials differ in rates,
+decay, dropout, clipping and their first weights' seed.
 """
 
 from __future__ import annotations
