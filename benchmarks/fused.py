@@ -4,9 +4,10 @@
     python benchmarks/fused.py --models tabular --trials 8 32 64
     python benchmarks/fused.py --commands            # whole commands: 64 tabular trials with ASHA, and without
 
-Each process computes on one core. For each model: an epoch with its validation of one trial in sweep's own loop and by
-`Model.fit` (compiled once, which a sweep of plain Keras pays for each trial), and one of K trials together, in turns;
-the median of the times of a trial. Trials differ in rates, decay, dropout, clipping and their first weights' seed.
+Each process computes on one core. For each model: an epoch with its validation of one trial in sweep's own loop and
+by `Model.fit` (compiled once, which a sweep of plain Keras pays for each trial), and one of K trials together, in
+turns; the median of a trial's processor times, which tell less of what else runs there. Trials differ in rates,
+decay, dropout, clipping and their first weights' seed.
 """
 
 from __future__ import annotations
@@ -126,10 +127,10 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
     times = defaultdict(list)
     for turn in range(rounds + 1):
         for name, call in calls.items():
-            began = time.perf_counter()
+            began = time.process_time()
             call()
             if turn:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(time.process_time() - began)
     alone_s, fit_s = median(times["alone"]), median(times["fit"])
     del tf
     for width in widths:

@@ -199,6 +199,75 @@ def _gathered(kind: str, given: Any, call: Any) -> Any:
     return found
 
 
+def _multiplied(kind: str, given: Any, call: Any) -> Any:
+    """Examples that all trials have, by weights of each: TensorFlow's own form copies the weights side by side."""
+    (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
+    if differ or not stacked:
+        return given(call)
+    turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
+    return _wrapped(tf.matmul(examples[None], weights, **turned))
+
+
+# Loops over time steps.
+
+
+def _looped(kind: str, given: Any, call: Any) -> Any:
+    """A loop that all trials leave at once, as one loop.
+
+    TensorFlow's own form serves those that trials leave one by one: it asks at each step who is still there, and so
+    knows neither their number nor any shape.
+    """
+    trials = tf.get_static_value(call.pfor.loop_len_vector)
+    if trials is None or call.pfor.all_indices_partitioned:
+        return given(call)
+    loop = pfor.WhileV2(call)
+    differ: set[int] = set()  # what is alike before the first step, and not after it
+
+    def converted(function: Any, values: Sequence[tf.Tensor]) -> Any:
+        ops, count = function.graph.get_operations(), tf.constant(trials[0])
+        each = pfor.PFor(call.pfor.loop_var, count, ops, False, tf.range(count), False, call.pfor.pfor_config)
+        before = [_wrapped(t, stacked=one.is_stacked) for t, one in zip(values, call.inputs, strict=True)]
+        return pfor._convert_function_call(function, each, before)
+
+    def goes_on(*values: tf.Tensor) -> tf.Tensor:
+        (found,) = converted(loop._cond_func, values)
+        if found.is_stacked:
+            raise _LeftOneByOne
+        return tf.reshape(found.t, [])
+
+    def step(*values: tf.Tensor) -> list[tf.Tensor]:
+        found = converted(loop._body_func, values)
+        both = list(zip(found, call.inputs, strict=True))
+        differ.update(place for place, (after, before) in enumerate(both) if after.is_stacked and not before.is_stacked)
+        if differ or any(
+            after.t.dtype == tf.variant and after.is_stacked != before.is_stacked for after, before in both
+        ):
+            raise _LeftOneByOne
+        return [
+            pfor._stack(after.t, trials).t if before.is_stacked and not after.is_stacked else after.t
+            for after, before in both
+        ]
+
+    while True:
+        shapes = [
+            shape if not one.is_stacked or one.t.dtype == tf.variant else [int(trials[0]), *shape[1:]]
+            for shape, one in zip(loop._output_shapes(), call.inputs, strict=True)
+        ]
+        try:
+            found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
+        except _LeftOneByOne:
+            if not differ:
+                return given(call)
+            call.stack_inputs(sorted(differ), tile_variants=True)
+            differ.clear()
+        else:
+            return [_wrapped(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+
+
+class _LeftOneByOne(Exception):
+    """A loop is not what it was taken for."""
+
+
 # Convolutions: the channels of all trials side by side, in as many groups as there are trials.
 
 
@@ -276,6 +345,8 @@ _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
     (("InTopKV2",), _in_top_k),
     (("GatherV2",), _gathered),
     (("DepthwiseConv2dNative",), _of_stacked),
+    (("MatMul",), _multiplied),
+    (("StatelessWhile", "While"), _looped),
     (("Conv2D",), _convolved),
     (("Conv2DBackpropInput",), _convolved_input),
     (("Conv2DBackpropFilter",), _convolved_filter),
