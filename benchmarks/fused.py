@@ -6,8 +6,8 @@
 
 Each process computes on one core. For each model: an epoch with its validation of one trial in sweep's own loop and
 by `Model.fit` (compiled once, which a sweep of plain Keras pays for each trial), and one of K trials together, in
-turns; the median of a trial's processor times, which tell less of what else runs there. Trials differ in rates,
-decay, dropout, clipping and their first weights' seed.
+turns; the median of a trial's processor times, which tell less of what else runs there, and of those on the clock.
+Trials differ in rates, decay, dropout, clipping and their first weights' seed.
 """
 
 from __future__ import annotations
@@ -127,17 +127,19 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
     times = defaultdict(list)
     for turn in range(rounds + 1):
         for name, call in calls.items():
-            began = time.process_time()
+            began, began_on_clock = time.process_time(), time.perf_counter()
             call()
             if turn:
                 times[name].append(time.process_time() - began)
-    alone_s, fit_s = median(times["alone"]), median(times["fit"])
+                times[f"{name} on the clock"].append(time.perf_counter() - began_on_clock)
+    alone_s, fit_s, alone_on_clock_s = (median(times[name]) for name in ("alone", "fit", "alone on the clock"))
     del tf
     for width in widths:
-        each_s = median(times[f"{width}"]) / width
+        each_s, each_on_clock_s = (median(times[f"{width}{kind}"]) / width for kind in ("", " on the clock"))
         print(
             f"{model:12s} K = {width:3d}: alone {1e3 * alone_s:.1f} ms an epoch, fit {1e3 * fit_s:.1f}, together "
-            f"{1e3 * each_s:.2f} a trial: {alone_s / each_s:.1f} times our own loop, {fit_s / each_s:.1f} times fit; "
+            f"{1e3 * each_s:.2f} a trial: {alone_s / each_s:.1f} times our own loop "
+            f"({alone_on_clock_s / each_on_clock_s:.1f} on the clock), {fit_s / each_s:.1f} times fit; "
             f"first epoch with its trace {traced_s[width]:.1f} s",
             flush=True,
         )
