@@ -12,7 +12,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -67,13 +67,23 @@ class _Crowded(Exception):
     """The trial needs more of a GPU than it had, in another process."""
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The machine of a worker that has its process for itself.
+
+    ``labels``: by which its GPUs have a price. ``leaving``: why trials are to go on elsewhere, for the node is about to
+    be taken away; None where it stays.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    leaving: Callable[[], str | None] = lambda: None
+
+
 class Worker:
     """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them.
 
     A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
-    trainable that can be made only once in a process. ``labels``: of the node, by which its GPUs have a price.
-    ``leaving``: why trials are to go on elsewhere, for the node is about to be taken away; None where it stays.
-    ``alone``: see `Surroundings`.
+    trainable that can be made only once in a process. ``node``: None in a process that does other things as well.
     """
 
     def __init__(
@@ -83,9 +93,7 @@ class Worker:
         reuse: bool = True,
         memory_bytes: int | None = None,
         make: Callable[[], Trainable] | None = None,
-        labels: Mapping[str, str] | None = None,
-        leaving: Callable[[], str | None] | None = None,
-        alone: bool = False,
+        node: Node | None = None,
     ) -> None:
         job.prepare()
         self._hearing = backends.hear_messages(job)
@@ -93,17 +101,17 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._leaving = leaving or (lambda: None)
+        self._node = node or Node()
         self._trainable: Trainable | None = None
-        self.surroundings = Surroundings(job.working_folder, alone=alone)
+        self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
         self._notices: list[str] = []
-        self._price = None if job.price is None else prices.per_gpu_hour(job.price, labels or {})
+        self._price = None if job.price is None else prices.per_gpu_hour(job.price, self._node.labels)
         self._held_since = time.monotonic()  # by the present trial, at no cost that is told
         if job.price is not None and self._price is None:
-            named = ", ".join(f"{name}={value}" for name, value in sorted((labels or {}).items())) or "none"
+            named = ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items())) or "none"
             self._notices.append(
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
@@ -202,7 +210,7 @@ class Worker:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
                 self._settle(trial)
-            leaves = self._leaving() if trial.moves else None
+            leaves = self._node.leaving() if trial.moves else None
             return Progress(tuple(epochs), None, facts, self._told(), leaves, data_known=known, moves=trial.moves)
         self._settle(trial)
         failed = status in ERRORED
@@ -220,7 +228,7 @@ class Worker:
             facts=facts,
             regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
-        spoilt = f"its trial ended as {status}" if failed else self._leaving() or self._full()
+        spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
     def _full(self) -> str | None:
@@ -281,7 +289,7 @@ class Worker:
         if not trial.begun:
             if self._job.stop_file.exists():
                 return Status.INTERRUPTED, "stopped before it began", None
-            if self._leaving():
+            if self._node.leaving():
                 trial.moves = True
                 return Status.RUNNING, "", None
             self._begin(trial)
@@ -375,7 +383,7 @@ class Worker:
         trial.history.append(epoch)
         trial.done = epoch.epoch
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and (self._leaving() is not None or wanted_elsewhere(self._job, trial.order, epoch))
+        trial.moves = saves and (self._node.leaving() is not None or wanted_elsewhere(self._job, trial.order, epoch))
         go_on = (
             epoch.epoch not in trial.order.decision_epochs
             and not self._done(trial, epochs)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sweep import doctor as checks
 from sweep.cli import options
-from sweep.doctor import Finding, Level, Resources, Run, gpu_checks, host_checks, run_command
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from sweep.doctor import Finding, Resources, Run
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
@@ -37,6 +37,7 @@ MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.doctor`
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
+    from sweep.doctor import Level, run_command
     from sweep.render import console, document
 
     given = Round(run_command, os.environ, results, timeout, address)
@@ -74,6 +75,9 @@ class Round:
 
 def examine(given: Round) -> Iterator[Finding]:
     """Yield all checks in turn, the quick ones first."""
+    from sweep import doctor as checks
+    from sweep.doctor import gpu_checks, host_checks
+
     machine = host_checks.gather(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
@@ -100,6 +104,9 @@ def examine(given: Round) -> Iterator[Finding]:
 
 
 def _ray(given: Round, here: Resources) -> Iterator[Finding]:
+    from sweep import doctor as checks
+    from sweep.doctor import host_checks
+
     if given.address is None:
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
@@ -113,6 +120,9 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     """Each device, then all of them; two logical devices where there is no GPU."""
+    from sweep import doctor as checks
+    from sweep.doctor import gpu_checks
+
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
         tried[name] = checks.try_device(given.run, given.timeout_s, name)

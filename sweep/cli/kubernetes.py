@@ -13,7 +13,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -216,6 +215,8 @@ def kube(
     file: Path, results: str, changes: Sequence[str], include: tuple[str, ...], workdir: str | None, **pods: Any
 ) -> None:
     """Print a sweep as a RayJob of Kubernetes, for `kubectl apply -f -`; nothing is sent."""
+    from importlib.metadata import version
+
     from sweep.spec import yaml_reader
     from sweep.store.object_store import check_url, is_url
 

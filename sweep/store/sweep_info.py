@@ -15,7 +15,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TypeAlias, TypedDict, Unpack
 
@@ -271,6 +270,8 @@ def provenance(project_dir: Path) -> dict[str, object]:
 
 def version_of(package: str) -> str | None:
     """Return the installed version of a package; None where it is not installed."""
+    from importlib import metadata  # not for every command
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -10,7 +10,7 @@ import pytest
 from counting import Counting
 
 from sweep.backends import Job, Order
-from sweep.backends.worker import Worker
+from sweep.backends.worker import Node, Worker
 from sweep.contract import Assignment
 from sweep.space.objectives import Objective
 
@@ -65,7 +65,7 @@ def test_a_worker_alone_in_its_process_stays_in_the_trial_s_folder_for_threads_t
     job: Job, tmp_path: Path
 ) -> None:
     here = Path.cwd()
-    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), alone=True)
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), node=Node())
     try:
         worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
         for place in (tmp_path, tmp_path / "entered", tmp_path / "entered"):

@@ -19,7 +19,7 @@ from sweep.backends import Job, Order, Progress, Steps, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
-from sweep.backends.worker import Worker
+from sweep.backends.worker import Node, Worker
 from sweep.contract import Devices, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.functions import make_importable
@@ -56,12 +56,12 @@ class TrialWorker(tune.Trainable):
         self._job = job
         job.prepare()
         self._began = worker_exits.record(job)
-        node = _here()
+        here = _here()
         room = config["room"] * (job.workers + job.aside)
-        neighbours = at_once(order.assignment.devices, room, node.get("Resources", {}))
+        neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
-        leaving = nodes.Leaving() if config["watch"] else None
+        node = Node(here.get("Labels") or {}, nodes.Leaving() if config["watch"] else lambda: None)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
             return Worker(
@@ -69,9 +69,7 @@ class TrialWorker(tune.Trainable):
                 reuse=config["reuse"],
                 memory_bytes=memory.part(neighbours),
                 make=member if gang is None else lambda: gang,
-                labels=node.get("Labels"),
-                leaving=leaving,
-                alone=True,
+                node=node,
             )
 
         self._group = WorkerGroup(whole, make)
