@@ -257,6 +257,18 @@ class SweepStatus:
         return sum(count for status, count in self.trials.items() if status != "running")
 
 
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The machine of a worker that has its process for itself.
+
+    ``labels``: by which its GPUs have a price. ``leaving``: why trials are to go on elsewhere, for the node is about to
+    be taken away; None where it stays.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    leaving: Callable[[], str | None] = lambda: None
+
+
 class Surroundings:
     """The current folder and the standard outputs of this process, which each of its trials finds as the first one did.
 

@@ -11,15 +11,15 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from msgspec import structs
 
 from sweep import backends, errors, prices
-from sweep.backends import Job, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
+from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
@@ -65,18 +65,6 @@ class _TooLarge(Exception):
 
 class _Crowded(Exception):
     """The trial needs more of a GPU than it had, in another process."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """The machine of a worker that has its process for itself.
-
-    ``labels``: by which its GPUs have a price. ``leaving``: why trials are to go on elsewhere, for the node is about to
-    be taken away; None where it stays.
-    """
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    leaving: Callable[[], str | None] = lambda: None
 
 
 class Worker:

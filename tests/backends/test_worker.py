@@ -15,8 +15,8 @@ import pytest
 from counting import Counting
 from placed import without_place
 
-from sweep.backends import Job, Order, Progress, checkpoints
-from sweep.backends.worker import Node, Worker
+from sweep.backends import Job, Node, Order, Progress, checkpoints
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
 from sweep.events import Status, TrialEnded, Value

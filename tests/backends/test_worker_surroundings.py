@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from counting import Counting
 
-from sweep.backends import Job, Order
-from sweep.backends.worker import Node, Worker
+from sweep.backends import Job, Node, Order
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.space.objectives import Objective
 

@@ -15,11 +15,11 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import Job, Order, Progress, Steps, memory
+from sweep.backends import Job, Node, Order, Progress, Steps, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
-from sweep.backends.worker import Node, Worker
+from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.functions import make_importable
