@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 COLUMNS = ("trial", "time_s", "data_wait_s")
 """What `costs_of` looks at in the table of metrics."""
 
+FUSED = "numerics.fused"
+"""The column of trials that says with how many at once one was trained: "8 trials"."""
+
 STARVING = 0.2
 """A trial that waits for its data for more than this share of its training time starves its accelerator."""
 
@@ -49,6 +52,7 @@ class Costs:
     failed or ran out of memory."""
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
     money: float | None = None  # what its GPUs cost, where they have a price
+    fused: Mapping[int, int] = field(default_factory=dict)  # how many trials were trained with so many at once, at most
 
 
 def costs_of(sweep: str, read: Tables) -> Costs:
@@ -63,12 +67,14 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     failed = np.array([status in ERRORED for status in read.trials["status"].to_pylist()], bool)
     lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
+    fused = read.trials[FUSED].to_pylist() if FUSED in read.trials.column_names else []
     return Costs(
         sweep,
         train_s,
         {**parts, **lost, "wait": float(rest[~failed].sum())},
         _starving(read),
         reading.total(read.trials, COST),
+        Counter(int(text.partition(" ")[0]) for text in fused if text),
     )
 
 

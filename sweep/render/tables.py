@@ -21,7 +21,7 @@ from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params
 from sweep.render import STYLES
-from sweep.text import duration, moment, money, numbered, printable, score, setting, settings, trials_named
+from sweep.text import counted, duration, moment, money, numbered, printable, score, setting, settings, trials_named
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import HeldOut
@@ -244,7 +244,7 @@ NAMED_TRIALS = 5
 
 
 def cost_lines(costs: Costs) -> Iterator[str]:
-    """Training and overhead, and the trials that starve."""
+    """Training and overhead, what was fused, and the trials that starve."""
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
@@ -252,6 +252,11 @@ def cost_lines(costs: Costs) -> Iterator[str]:
         f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}"
         + (f" ({listed})" if listed else "")
         + ("" if costs.money is None else f", cost {money(costs.money)}")
+        + (
+            f", fused {counted(sum(costs.fused.values()), 'trial')}, up to {max(costs.fused)} at once"
+            if costs.fused
+            else ""
+        )
     )
     if costs.starving:
         worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])

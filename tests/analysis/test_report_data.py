@@ -70,6 +70,21 @@ def test_lines(folder: ResultsFolder) -> None:
     ]
 
 
+def test_what_was_fused_is_told(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        for trial, fused in ((2, "8 trials"), (3, "4 trials")):
+            facts = Facts(started=300.0, numerics={"fused": fused})
+            log.append(
+                [
+                    TrialStarted(trial=trial, trial_id=f"t{trial}", params={}, seed=0, repeat=0, time=300.0),
+                    TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=300.0, facts=facts),
+                ]
+            )
+    found = report_data.costs_of(folder.name, reading.read(folder))
+    assert found.fused == {8: 1, 4: 1}
+    assert next(cost_lines(found)).endswith("data 0.5 s), fused 2 trials, up to 8 at once")
+
+
 def test_many_starving_trials_are_counted() -> None:
     several = report_data.Costs("s", 1.0, {}, {trial: 0.3 + trial / 100 for trial in range(8)})
     assert list(cost_lines(several)) == [
