@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 import weakref
@@ -21,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TextIO, TypeAlias
 
 from sweep.contract import Assignment, Devices, Facts, aside
 from sweep.errors import StoreError
@@ -281,22 +282,37 @@ class Surroundings:
         self._start = folder if folder is not None and folder.is_dir() else Path.cwd()
         self._imported = False
         self._at = self._start  # where the present trial is
+        self._streams: tuple[TextIO, TextIO] | None = None  # what it has put in place of Python's own
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Inside the block, be in the trial's folder; after it, where the caller was, if there is one."""
-        back = None if self._alone else Path.cwd()
+        """Inside the block, be in the trial's folder; after it, where the caller was, if there is one.
+
+        What the trial has put in place of ``sys.stdout`` and ``sys.stderr`` is there inside alone.
+        """
+        back, before = None if self._alone else Path.cwd(), (sys.stdout, sys.stderr)
         os.chdir(self._at if self._at.is_dir() else self._start)
+        sys.stdout, sys.stderr = self._streams or before
         try:
             yield
         finally:
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()
+            now = (sys.stdout, sys.stderr)
+            self._streams = None if now == before else now
+            sys.stdout, sys.stderr = self._open(before[0], 1), self._open(before[1], 2)
             if back is not None:
                 os.chdir(back)
+
+    def _open(self, file: TextIO, stream: int) -> TextIO:
+        """Return Python's file of a standard output, another one where the trial has closed it."""
+        if not getattr(file, "closed", False) or stream not in self._outputs:
+            return file
+        os.dup2(self._outputs[stream], stream)
+        return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def imported(self) -> None:
         """Let all trials begin in the present folder: the author's code may go to one when it is imported."""
@@ -305,7 +321,7 @@ class Surroundings:
 
     def reset(self) -> None:
         """Undo what a trial has done: it may have left or deleted the folder, and closed or redirected an output."""
-        self._at = self._start
+        self._at, self._streams = self._start, None
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
 

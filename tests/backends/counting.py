@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -22,6 +25,7 @@ class Counting:
 
     begun: list[Assignment] = []  # noqa: RUF012 - shared on purpose: tests look at it
     places: list[Path] = []  # noqa: RUF012 - the same: the current folder at each epoch's beginning
+    outputs: list[TextIO] = []  # noqa: RUF012 - the same: what is written to
 
     def begin(self, assignment: Assignment) -> None:
         Counting.begun.append(assignment)
@@ -33,6 +37,7 @@ class Counting:
         while self.done < self.given.epochs:
             with suppress(FileNotFoundError):
                 Counting.places.append(Path.cwd())
+            Counting.outputs.append(sys.stdout)
             number = self.done + 1
             metrics = {"score": 100.0 - self.sum - number}
             match self.events.get(number):
@@ -71,6 +76,10 @@ class Counting:
                     os.chdir("entered")
                 case "closes":
                     os.close(1)
+                case "shuts":
+                    sys.stdout.close()
+                case "wraps":
+                    sys.stdout = io.StringIO()
                 case "skips":
                     number += 1
                 case "dies":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,31 @@ def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends:
         os.chdir(folder)
         os.dup2(output, 1)
         os.close(output)
+
+
+@pytest.mark.parametrize("node", [None, Node()], ids=["with its driver", "alone"])
+@pytest.mark.parametrize("does", ["wraps", "shuts"])
+def test_what_a_trial_does_to_python_s_output_is_not_seen_by_others(
+    job: Job, does: str, node: Node | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, first = Path.cwd(), os.fdopen(os.dup(1), "w")
+    monkeypatch.setattr(sys, "stdout", first)
+    worker = Worker(job, node=node)
+    try:
+        worker.take(order(f"1 {does}", epochs=3, decisions=(1, 2)))
+        worker.step()
+        sys.stdout.flush()
+        worker.step()
+        assert (Counting.outputs[-1] is sys.stdout) == (does == "shuts")
+        worker.step()
+        worker.take(order(epochs=1, trial=4))
+        worker.step()
+        assert Counting.outputs[-1] is sys.stdout
+        assert (sys.stdout is first) == (does == "wraps")
+        sys.stdout.flush()
+    finally:
+        os.chdir(here)
+        first.close()
 
 
 def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_path: Path) -> None:
