@@ -125,7 +125,10 @@ call("stopped", "status", "long")
 wait_for("killed", 5)
 for process in Path("/proc").iterdir():
     if process.name.isdigit():
-        line = (process / "cmdline").read_bytes().split(b"\\0")
+        try:
+            line = (process / "cmdline").read_bytes().split(b"\\0")
+        except (FileNotFoundError, ProcessLookupError):  # it has ended since the folder was listed
+            continue
         if line[1:4] == [b"-m", b"sweep", b"run"] and b'name="killed"' in line:
             os.kill(int(process.name), signal.SIGKILL)
 hurry.touch()
