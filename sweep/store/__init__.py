@@ -117,7 +117,7 @@ class Closing:
 
     def close(self) -> None:
         """End it."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind has its own
 
     def __enter__(self) -> Self:
         return self
@@ -150,11 +150,11 @@ class Follower(Closing):
 
     def update(self) -> None:
         """Bring the files up to the log as it is."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind has its own
 
     def drop(self) -> None:
         """Forget what is known of the files."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind has its own
 
     def _follow(self) -> None:
         pause_s = self._period_s

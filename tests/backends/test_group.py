@@ -292,4 +292,4 @@ class Giving:
     ],
 )
 def test_few_trials_are_shared_out(count: int, left: int | None, most: int, idle: int, expected: int) -> None:
-    assert len(orders(Giving(count, left), "w", most, idle)) == expected  # type: ignore[arg-type]
+    assert len(orders(Giving(count, left), "w", most, idle)) == expected  # type: ignore[arg-type]  # a driver that only gives
