@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from sweep.events import UNFINISHED, WHOLE, EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.events import UNFINISHED, WHOLE, Event, Params, Status, Value
 from sweep.searchers import population_bandit as bandit
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
@@ -27,7 +27,7 @@ from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
-from sweep.store.ledger import TrialState
+from sweep.store.ledger import Ledger, Reported, Session, TrialState
 
 FACTORS = (0.8, 1.2)
 """By which numbers are moved; of choices in an order, the next one before or after."""
@@ -40,19 +40,6 @@ class Parent:
 
     trial: int
     epoch: int
-
-
-@dataclass(slots=True)
-class _Member:
-    params: Params
-    epoch: int = 0
-    losses: dict[int, float | None] = field(default_factory=dict)  # at the ends of generations
-    status: Status = Status.RUNNING
-    leaves: bool = False  # it has just trained to the end of a generation, and is to be left there
-
-    @property
-    def is_there(self) -> bool:
-        return self.status in UNFINISHED
 
 
 class Population:
@@ -68,7 +55,9 @@ class Population:
     ) -> None:
         self._space, self._objective, self._seed, self._rules = space, objective, seed, rules
         self._first = list(first)
-        self._members: dict[int, _Member] = {}
+        self._ledger = Ledger()
+        self._members = self._ledger.trials  # by their places in the search
+        self._leaving: set[int] = set()  # have just trained to the end of a generation, and are to be left there
         self._ends = rules.ends()
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order in which their places fell free
@@ -108,23 +97,18 @@ class Population:
     @property
     def waits(self) -> bool:
         """Whether there may be further trials, though none is to be started now."""
-        return any(member.is_there for member in self._members.values())
+        return any(_is_there(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
-        match event:
-            case TrialStarted():
-                self._members[event.trial] = _Member(event.params)
-            case EpochReported() if event.trial in self._members:
-                member = self._members[event.trial]
-                member.epoch, member.status = event.epoch, Status.RUNNING
-                member.leaves = event.epoch in self._ends and event.memo is None
-                if event.epoch in self._ends:
-                    member.losses[event.epoch] = self._objective.standing(event.metrics)
-            case TrialEnded() if event.trial in self._members:
-                member = self._members[event.trial]
-                member.status, member.leaves = event.status, False
-            case _:
-                return
+        change = self._ledger.observe(event)
+        if isinstance(change, Session):
+            return
+        trial = change.trial
+        trained = isinstance(change, Reported) and change.event.memo is None
+        if trained and trial.epoch in self._ends:
+            self._leaving.add(trial.number)
+        else:
+            self._leaving.discard(trial.number)
         self._look()
 
     # ---- as a population
@@ -144,7 +128,7 @@ class Population:
             return None
         early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
         copied = member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
-        return f"waits for the others at epoch {member.epoch}" if member.leaves or early or copied else None
+        return f"waits for the others at epoch {member.epoch}" if trial in self._leaving or early or copied else None
 
     @property
     def _has_copies(self) -> bool:
@@ -157,13 +141,13 @@ class Population:
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the members that are replaced and have not ended yet, and why."""
-        return {trial: why for trial, why in self._losers.items() if self._members[trial].is_there}
+        return {trial: why for trial, why in self._losers.items() if _is_there(self._members[trial])}
 
     def _look(self) -> None:
         """End the generation if all have come to its end."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            there = [one for one, member in self._members.items() if member.is_there and one not in self._losers]
+            there = [one for one, member in self._members.items() if _is_there(member) and one not in self._losers]
             at_the_end = [one for one in there if self._members[one].epoch >= end]
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
@@ -180,13 +164,17 @@ class Population:
             parent = self.parent(number)
             exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
             if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
-                before, after = _comparable(member.losses.get(start)), _comparable(member.losses.get(end))
+                before, after = _comparable(self._loss(member, start)), _comparable(self._loss(member, end))
                 found[number] = bandit.Trained(member.params, before, after)
         return found
 
+    def _loss(self, member: TrialState, epoch: int) -> float | None:
+        metrics = member.epochs.get(epoch)
+        return None if metrics is None else self._objective.standing(metrics)
+
     def _replace(self, end: int, there: list[int]) -> None:
         """Find copies for the places of the worst, and of those that failed since the generation before."""
-        losses = {one: self._members[one].losses.get(end) for one in there}
+        losses = {one: self._loss(self._members[one], end) for one in there}
         ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
         lost = self._rules.size - len(there) - len(whole)
@@ -322,6 +310,10 @@ def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     if isinstance(domain, Range) and isinstance(value, int | float):
         return snap(domain, value * FACTORS[0 if down else 1])
     return value
+
+
+def _is_there(member: TrialState) -> bool:
+    return member.status in UNFINISHED
 
 
 def _comparable(loss: float | None) -> float | None:
