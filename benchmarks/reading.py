@@ -21,7 +21,7 @@ from pathlib import Path
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder
+from sweep.store.tables import of_log, write
 
 BEGAN = 1_700_000_000.0
 LAGGING = 20  # trials
@@ -66,16 +66,13 @@ def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
     folder, numbers = ResultsFolder.create(results, "big", "", info), random.Random(0)
     with Log(folder.log) as log:
         log.append([SessionStarted(time=BEGAN, resumed=False, version="1")])
-        builder = TableBuilder.of(folder)
         for number in range(trials):
             log.append(list(trial(number, epochs, numbers)))
             if number == trials - LAGGING:
-                builder.follow(folder.log)
-                builder.write(folder)
+                write(folder, of_log(folder))
         yield folder
         log.append([SessionEnded(time=BEGAN + trials + 2, reason="finished")])
-    builder.follow(folder.log)
-    builder.write(folder)
+    write(folder, of_log(folder))
     yield folder
 
 

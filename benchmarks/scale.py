@@ -35,7 +35,7 @@ from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended
 from sweep.store.log import Log
-from sweep.store.tables import TableWriter
+from sweep.store.reading import TableWriter
 
 FILE = """
 name: scale

@@ -32,7 +32,7 @@ from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder
+from sweep.store.tables import of_log, write
 from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
@@ -315,9 +315,7 @@ def evaluate_tests(
             log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
             count += 1
         if count:
-            builder = TableBuilder.of(folder)
-            builder.follow(folder.log)
-            builder.write(folder)
+            write(folder, of_log(folder))
     return count
 
 

@@ -32,9 +32,9 @@ from sweep.store import sweep_info, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
+from sweep.store.reading import TableWriter
 from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields
-from sweep.store.tables import TableWriter
 from sweep.text import counted
 
 __all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]

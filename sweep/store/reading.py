@@ -2,7 +2,9 @@
 
 Tables that lag behind are brought up to date without reading all of the log: what had ended for good when they were
 written stays as it is, and only trials that had not are read again, from where the first of them begins. A sweep that
-runs or was killed is thus read as fast as a finished one. Columns are read without pandas, whose import takes longer.
+runs or was killed is thus read as fast as a finished one, and a long one goes on without making all its tables anew.
+While it runs, a thread keeps the files fresh, beside the sweep and never in its way. Columns are read without pandas,
+whose import takes longer.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +22,11 @@ import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
 from sweep.events import decode, natural
-from sweep.store import log, storing
+from sweep.store import Follower, log, storing
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS
 from sweep.store.folder import ResultsFolder
-from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_numbers
+from sweep.store.sweep_info import VERSION
+from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
 
 
 def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
@@ -39,14 +42,13 @@ def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
             return _stored(files, folder, history, metrics)
-        if history is not None and behind and history.unfinished is not None:
+        if history is not None and behind and history.version == VERSION:
             needed = metrics and ("trial", *metrics)
             found = caught_up(folder, _stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _only(found.metrics, metrics), found.history)
-    builder = TableBuilder.of(folder)
-    builder.follow(folder.log)
-    return Tables(builder.trials(), _only(builder.metrics(), metrics), builder.history())
+    found = of_log(folder)
+    return Tables(found.trials, _only(found.metrics, metrics), found.history)
 
 
 def _stored(
@@ -143,12 +145,33 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
 
     ``names`` are the columns of ``stored.metrics``, as far as there are such: none, or some with ``trial``; None: all.
     """
-    builder = TableBuilder.of(folder)
     try:
-        _replay(builder, folder.log, stored.history)
+        builder = _going_on(folder, stored.history)
         builder.follow(folder.log)
     except StoreError:  # a trial that had ended goes on; or a damaged log, of which the reading of it all tells more
         return None
+    return _with(stored, builder, names)
+
+
+def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
+    """Return a builder of unfinished trials alone, as they stood where tables end. Raises `StoreError`."""
+    builder = TableBuilder.of(folder)
+    open_trials = dict(history.unfinished or ())
+    pauses = dict(history.pauses)
+    start = min(open_trials.values(), default=history.log_bytes)
+    builder.go_on(History(log_bytes=start), max((total for at, total in pauses.items() if at < start), default=0.0))
+    for place, line in _lines(folder.log, start, history.log_bytes):
+        found = _TRIAL.match(line)
+        if found and int(found[1]) in open_trials:
+            builder.observe(decode(line), place)
+        elif line.startswith(_SESSION):
+            builder.go_on(History(log_bytes=place), pauses.get(place, 0.0))
+    builder.go_on(history, max(pauses.values(), default=0.0))
+    return builder
+
+
+def _with(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
+    """Return stored tables with a builder's trials in place of their own; None where columns have no common type."""
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
     trials = _merged(stored.trials, fresh, again, _trial_group)
@@ -158,21 +181,6 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
         epochs = epochs.select([name for name in epochs.column_names if names is None or name in names])
         metrics = _merged(metrics, epochs, again, _epoch_group)
     return None if trials is None or metrics is None else Tables(trials, metrics, builder.history())
-
-
-def _replay(builder: TableBuilder, path: Path, history: History) -> None:
-    """Let a builder observe the unfinished trials up to where the tables end, with the pauses between sessions."""
-    open_trials = dict(history.unfinished or ())
-    pauses = dict(history.pauses)
-    start = min(open_trials.values(), default=history.log_bytes)
-    builder.go_on(History(log_bytes=start), max((total for at, total in pauses.items() if at < start), default=0.0))
-    for place, line in _lines(path, start, history.log_bytes):
-        found = _TRIAL.match(line)
-        if found and int(found[1]) in open_trials:
-            builder.observe(decode(line), place)
-        elif line.startswith(_SESSION):
-            builder.go_on(History(log_bytes=place), pauses.get(place, 0.0))
-    builder.go_on(history, max(pauses.values(), default=0.0))
 
 
 def _lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -248,3 +256,48 @@ def _trial_group(name: str) -> int:
 def _epoch_group(name: str) -> int:
     """As `_trial_group`, of the metrics."""
     return 0 if name in _EPOCH_HEAD else 1 if name.startswith("metric.") else 2
+
+
+FIRST_S = 2.0
+
+
+class TableWriter(Follower):
+    """Keeps both tables of a running sweep fresh: what had ended when the last session did is not read again."""
+
+    def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
+        self._folder = folder
+        self._parts: tuple[Tables | None, TableBuilder] | None = None  # what is stored, and the rest of the log
+        self._written = -1  # bytes of the log in the files
+        super().__init__("tables", first_s)
+
+    def update(self) -> None:
+        stored, builder = self._parts = self._parts or self._begun()
+        try:
+            if builder.follow(self._folder.log) == self._written:
+                return
+            tables = builder.tables() if stored is None else _with(stored, builder)
+        except StoreError:
+            if stored is None:
+                raise
+            tables = None
+        if tables is None:  # only the whole log can tell, see `caught_up`
+            self._parts = None, TableBuilder.of(self._folder)
+            return self.update()
+        write(self._folder, tables)
+        self._written = tables.history.log_bytes
+
+    def drop(self) -> None:
+        self._parts = None
+
+    def _begun(self) -> tuple[Tables | None, TableBuilder]:
+        folder = self._folder
+        self._written = -1
+        with ExitStack() as stack:
+            files = _opened(folder, stack)
+            history = _written(files)
+            if history is not None and history.version == VERSION and behind_bytes(history, folder.log) is not None:
+                with suppress(StoreError, ValueError):  # damaged files: the log tells
+                    found = _stored(files, folder, history, None), _going_on(folder, history)
+                    self._written = history.log_bytes
+                    return found
+        return None, TableBuilder.of(folder)

@@ -17,7 +17,7 @@ from sweep.events import EpochReported, Event, NotJson, decode
 from sweep.store import link, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
-from sweep.store.tables import TableWriter
+from sweep.store.reading import TableWriter
 
 
 @dataclass(frozen=True, slots=True)

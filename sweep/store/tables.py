@@ -1,9 +1,8 @@
 """The two tables of a sweep, derived from its log; `reading` reads what is written here.
 
 ``trials.parquet`` has a row per trial, ``metrics.parquet`` one per trial and epoch. The columns are listed
-in results/README.md. While a sweep runs, a thread keeps both fresh, beside the sweep and never in its way. As CSV
-they follow RFC 4180: UTF-8 without a mark; texts are in quotes, and a null is an empty field; floats have the digits
-that read back the same.
+in results/README.md. As CSV they follow RFC 4180: UTF-8 without a mark; texts are in quotes, and a null is an empty
+field; floats have the digits that read back the same.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
-from sweep.store import Follower, ledger, log, replacing
+from sweep.store import ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
-from sweep.store.sweep_info import Objectives
+from sweep.store.sweep_info import VERSION, Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
 AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
@@ -44,6 +43,7 @@ class History:
     mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
     pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
     unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
+    version: str | None = None  # of sweep, which may have made the columns otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,11 @@ class TableBuilder:
         trials = self._ledger.trials
         unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
         times = (self._started, self._last, active_s, self._ended)
-        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished)
+        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished, version=VERSION)
+
+    def tables(self) -> Tables:
+        """Return both tables."""
+        return Tables(self.trials(), self.metrics(), self.history())
 
     def trials(self) -> pa.Table:
         """Return one row per trial, by number."""
@@ -215,14 +219,22 @@ class TableBuilder:
             columns[f"measure.{name}" if taken else name] = _numbers(column, count)
         return _table(columns, {}).take(of_numbers(order))
 
-    def write(self, folder: ResultsFolder) -> None:
-        """Replace both Parquet files, each whole at every moment."""
-        mark = log.mark(folder.log, self._log_bytes) if folder.log.exists() else None
-        metadata = {METADATA: json.dumps(asdict(replace(self.history(), mark=mark))).encode()}
-        for path, make in ((folder.metrics, self.metrics), (folder.trials, self.trials)):
-            table = make().replace_schema_metadata(metadata)
-            with replacing(path) as aside:
-                pq.write_table(table, aside, compression="zstd")
+
+def of_log(folder: ResultsFolder) -> Tables:
+    """Return the tables of a sweep, made of its whole log. Raises `StoreError`."""
+    builder = TableBuilder.of(folder)
+    builder.follow(folder.log)
+    return builder.tables()
+
+
+def write(folder: ResultsFolder, tables: Tables) -> None:
+    """Replace both Parquet files of a sweep, each whole at every moment. Raises `StoreError`."""
+    history = tables.history
+    mark = log.mark(folder.log, history.log_bytes) if folder.log.exists() else None
+    metadata = {METADATA: json.dumps(asdict(replace(history, mark=mark))).encode()}
+    for path, table in ((folder.metrics, tables.metrics), (folder.trials, tables.trials)):
+        with replacing(path) as aside:
+            pq.write_table(table.replace_schema_metadata(metadata), aside, compression="zstd")
 
 
 def write_configurations(
@@ -329,30 +341,6 @@ _PARAM_TYPES = {
     frozenset[type]({int, float}): pa.float64(),
     frozenset[type]({str}): pa.string(),
 }
-
-
-FIRST_S = 2.0
-
-
-class TableWriter(Follower):
-    """Keeps both tables of a running sweep fresh."""
-
-    def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
-        self._folder = folder
-        self._builder: TableBuilder | None = None
-        self._written = -1  # bytes of the log in the files
-        super().__init__("tables", first_s)
-
-    def update(self) -> None:
-        if self._builder is None:
-            self._builder, self._written = TableBuilder.of(self._folder), -1
-        observed = self._builder.follow(self._folder.log)
-        if observed != self._written:
-            self._builder.write(self._folder)
-            self._written = observed
-
-    def drop(self) -> None:
-        self._builder = None
 
 
 _FORMULA = "^[=+@\t\r-]"

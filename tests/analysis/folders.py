@@ -8,7 +8,7 @@ import pytest
 from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, Value
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder
+from sweep.store.tables import of_log, write
 
 Run = tuple[dict[str, Value], Status, list[dict[str, float]]]
 """Parameters, what became of the trial, and the metrics of each epoch."""
@@ -49,9 +49,7 @@ def sweep_of(tmp_path: Path) -> Callable[..., ResultsFolder]:
         with Log(folder.log) as log:
             log.append(events)
         if ended is not None:
-            builder = TableBuilder.of(folder)
-            builder.follow(folder.log)
-            builder.write(folder)
+            write(folder, of_log(folder))
         return folder
 
     return make

@@ -61,7 +61,7 @@ NONE = {  # nothing is left
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
     "earlier sweeps": "runner/memo.py:Memo.__init__",
-    "tables": "store/tables.py:TableWriter.__init__",
+    "tables": "store/reading.py:TableWriter.__init__",
 }
 BEGUN = {  # the sweep goes on with resume
     "opening": "runner/coordinator.py:Coordinator.open",

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.reading import behind_bytes, caught_up
-from sweep.store.tables import TableBuilder, Tables
+from sweep.store.reading import TableWriter, behind_bytes, caught_up
+from sweep.store.tables import Tables, of_log, write
 
 INFO = {"objectives": [{"name": "acc", "goal": "maximize"}]}
 USUAL = (lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},)
@@ -72,9 +74,7 @@ def make(folder: Path, events: list[Event], cut: int) -> ResultsFolder:
     sweep = ResultsFolder.create(folder / "results", "first", "", INFO)
     with Log(sweep.log) as log:
         log.append(events[:cut])
-        builder = TableBuilder.of(sweep)
-        builder.follow(sweep.log)
-        builder.write(sweep)
+        write(sweep, of_log(sweep))
         log.append(events[cut:])
     return sweep
 
@@ -88,9 +88,7 @@ def told(tables: Tables) -> list[str]:
 
 
 def whole(sweep: ResultsFolder) -> Tables:
-    builder = TableBuilder.of(sweep)
-    builder.follow(sweep.log)
-    return Tables(builder.trials(), builder.metrics(), builder.history())
+    return of_log(sweep)
 
 
 @settings(deadline=None, max_examples=60)
@@ -103,6 +101,46 @@ def test_any_cut_comes_out_as_the_whole(seed: int, length: int, cut: float, odd:
         some = reading.read(sweep, ("epoch",)).metrics
         assert some.to_pylist() == whole(sweep).metrics.select(["epoch"]).to_pylist()
         assert reading.read(sweep, ()).trials.num_rows == whole(sweep).trials.num_rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 60), max_size=4), odd=st.booleans())
+def test_files_of_several_sessions_come_out_as_the_whole(seed: int, cuts: list[int], odd: bool) -> None:
+    events = story(seed, 60, ODD if odd else USUAL)
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = make(Path(folder), [], 0)
+        places = [0, *sorted(cuts), len(events)]
+        for start, end in pairwise(places):
+            with Log(sweep.log) as log:
+                log.append(events[start:end])
+            TableWriter(sweep).close()
+            assert told(_stored(sweep)) == told(whole(sweep))
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_a_session_that_goes_on_reads_only_what_may_change(tmp_path: Path, stale: bool, monkeypatch) -> None:
+    sweep = make(tmp_path, story(7, 400, USUAL), 300)
+    if stale:
+        monkeypatch.setattr(reading, "VERSION", "next")  # which may make columns otherwise
+    expected, start = told(whole(sweep)), min(place for _, place in _stored(sweep).history.unfinished or ())
+    log = sweep.log.read_bytes()
+    first = log.index(b"\n") + 1
+    sweep.log.write_bytes(log[:first] + b"#" * (start - first) + log[start:])
+    if stale:
+        with pytest.raises(StoreError, match="damaged record"):
+            TableWriter(sweep).close()
+    else:
+        TableWriter(sweep).close()
+        assert told(_stored(sweep)) == expected
+
+
+def test_damaged_files_take_the_whole_log(tmp_path: Path) -> None:
+    sweep = make(tmp_path, story(7, 200, USUAL), 200)
+    expected, content = told(whole(sweep)), bytearray(sweep.trials.read_bytes())
+    content[4:400] = bytes(396)
+    sweep.trials.write_bytes(content)
+    TableWriter(sweep).close()
+    assert told(_stored(sweep)) == expected
 
 
 def test_the_beginning_of_a_log_is_not_read_again(tmp_path: Path) -> None:

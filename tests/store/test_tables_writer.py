@@ -8,7 +8,7 @@ from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, TrialStarted
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableWriter
+from sweep.store.reading import TableWriter
 
 
 @pytest.fixture
