@@ -20,8 +20,9 @@ from sweep.prices import COST
 from sweep.space import early_terminate
 from sweep.space.early_terminate import EarlyTermination, NoTermination
 from sweep.space.objectives import Objective, objective
+from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
-from sweep.store.sweep_info import Objectives
+from sweep.store.sweep_info import Objectives, SweepInfo
 
 if TYPE_CHECKING:
     from sweep.spec import Spec
@@ -134,11 +135,10 @@ class Sweep:
     """One sweep and its trials, in the order in which they were started."""
 
     folder: ResultsFolder
+    info: SweepInfo
     objectives: Objectives
     trials: tuple[Trial, ...]
     history: History
-    repeats: int = 1  # trials that each configuration is to have
-    folds: int = 0  # of its cross-validation
     cost: float | None = None  # of its GPUs, where they have a price
 
     @property
@@ -171,9 +171,8 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
-    info = folder.read_info()
-    cost = reading.total(read_tables.trials, COST)
-    return Sweep(folder, info.objectives, trials, read_tables.history, info.trials_each, info.folds or 0, cost)
+    info, cost = folder.read_info(), reading.total(read_tables.trials, COST)
+    return Sweep(folder, info, info.objectives, trials, read_tables.history, cost)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -192,6 +191,21 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
     if problems:
         raise InputError(problems)
     return first.objectives
+
+
+def of_other_code(sweeps: Sequence[Sweep]) -> str:
+    """Return that trainings differ in more than their parameters, and in what; empty where that is not known of any."""
+    mixed = [sweep.info.name for sweep in sweeps if sweep.info.is_mixed]
+    told = []
+    if mixed:
+        of = f" of {' and '.join(mixed)}" if len(sweeps) > 1 else ""
+        told.append(
+            f"The code or a version of its packages has changed between sessions{of}: "
+            "scores from before and after may not compare."
+        )
+    if differing := sweep_info.differing(sweep.info for sweep in sweeps):
+        told.append(f"These sweeps differ in more than their parameters: in {', '.join(differing)}.")
+    return " ".join(told)
 
 
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from sweep import statistics
-from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
+from sweep.analysis import Sweep, Trial, confirmation, of_other_code, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
 from sweep.events import Role, Status, Value
 from sweep.space.domains import by_configuration, configuration
@@ -181,6 +181,7 @@ class Ranking:
     rows: tuple[Ranked, ...]
     method: str = ""  # how the verdicts were reached; empty without one
     confirmed: Confirmation | None = None  # what fresh seeds say, which the order and the verdicts are then by
+    other_code: str = ""  # that trainings differ in more than their parameters, in words
 
     @property
     def best(self) -> tuple[Ranked, ...]:
@@ -219,10 +220,11 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     ranked = [
         structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
     ]
-    ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
+    names = varying([row.params for row in ordered])
+    ranking = Ranking(objectives, names, tuple(ranked), other_code=of_other_code(sweeps))
     if confirmed:
         return _confirmed(ranking, confirmed)
-    return _judged(ranking, max((sweep.folds for sweep in sweeps), default=0))
+    return _judged(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
 
 
 def _judged(ranking: Ranking, folds: int) -> Ranking:
@@ -300,7 +302,8 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
         values = tuple(by_seed(counted, metric).values())
         if values:
             std = stdev(values) if len(values) > 1 else None
-            shared = statistics.shared_by_folds(sweep.folds) if sweep.folds else 0.0
+            folds = sweep.info.folds
+            shared = statistics.shared_by_folds(folds) if folds else 0.0
             interval = statistics.interval_of_mean(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
@@ -308,7 +311,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     first = counted[0]
     ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
     completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
-    share, status = outcome([trial.status for trial in trials], completed, sweep.repeats)
+    share, status = outcome([trial.status for trial in trials], completed, sweep.info.trials_each)
     return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
 
 

@@ -108,7 +108,8 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
     found = _answer(ranking, running=running) + _without_luck(ranking)
-    return f"{found} {of_other_data(_seen(trial for row in ranking.rows for trial in row.trials))}".rstrip()
+    data = of_other_data(_seen(trial for row in ranking.rows for trial in row.trials))
+    return " ".join(filter(None, (found, data, ranking.other_code)))
 
 
 SHOWN = 12  # characters of a fingerprint in a message
@@ -362,6 +363,7 @@ class Listed:
     paused: int = 0  # of the interrupted trials, those that wait for their rule to let them go on
     fresh: int = 0  # of all trials, those that train finalists with fresh seeds
     other_data: str = ""  # that its trials have seen different data, in words
+    other_code: str = ""  # that they were trained by different code, in words
 
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
@@ -396,4 +398,5 @@ def listed(folder: ResultsFolder) -> Listed:
         duration_s=sweep.history.active_s,
         cost=sweep.cost,
         other_data=of_other_data(_seen(sweep.trials)),
+        other_code=ranking.other_code,
     )

@@ -66,6 +66,8 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         lines.append(f"best     {found.metric} {score(found.best)}, trial {found.best_trial}{verdict}")
     if found.other_data:
         lines.append(f"data     {found.other_data}")
+    if found.other_code:
+        lines.append(f"code     {found.other_code}")
     if found.cost is not None:
         lines.append(f"cost     {money(found.cost)}")
     if written is not None:

@@ -131,7 +131,7 @@ class Memo:
                 continue
             try:
                 about = other.read_info()
-                if about.identity != (info.identity or ()):
+                if info.identity is None or about.identity != info.identity:
                     continue
                 if doubt := info.doubt:
                     self._tell("", doubt, f"no results of earlier sweeps are reused: {doubt}")

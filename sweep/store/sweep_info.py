@@ -187,8 +187,11 @@ class SweepInfo:
         return [_earlier(entry) for entry in entries] if isinstance(entries, list) else []
 
     @property
-    def identity(self) -> tuple[object, ...] | None:
-        """All that a training depends on but parameters, seed, epochs and data; None where it is not written down."""
+    def identity(self) -> Mapping[str, object] | None:
+        """All that a training depends on but parameters, seed, epochs and data; None where it is not written down.
+
+        By what it is, in words.
+        """
         match self.content:
             case {
                 "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
@@ -199,11 +202,19 @@ class SweepInfo:
                 },
                 "provenance": {"packages": dict(packages), "python": python},
             }:
-                versions = (python, imported, *(packages.get(name) for name in VERSIONS))
-                judged_by = (metric, goal) if training.get("patience") else None
-                workers = resources.get("workers", 1)
-                training = {name: value for name, value in training.items() if name != "data_seed"}  # told by the data
-                return trainable, digest, versions, training, judged_by, gpus, workers, self.simulated_gpus
+                versions = {name: (imported.get(name), packages.get(name)) for name in {*imported, *VERSIONS}}
+                return {
+                    "the trainable": trainable,
+                    "the code": digest,
+                    "the version of Python": python,
+                    **{f"the version of {name}": versions[name] for name in sorted(versions)},
+                    # The seed of the data is told by the data.
+                    **{f"training.{name}": value for name, value in training.items() if name != "data_seed"},
+                    "the metric of training.patience": (metric, goal) if training.get("patience") else None,
+                    "resources.gpus": gpus,
+                    "resources.workers": resources.get("workers", 1),
+                    "the number of simulated GPUs": self.simulated_gpus,
+                }
         return None
 
     @property
@@ -219,6 +230,17 @@ class SweepInfo:
             case {"source": {"outside": [str(reason), *_]}}:
                 return reason
         return None
+
+
+def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
+    """Return in what the identities of sweeps differ, in words; nothing where one of them is not known."""
+    known = [one.identity for one in sweeps]
+    there = [one for one in known if one is not None]
+    if len(there) < len(known):
+        return []
+    names = dict.fromkeys(name for one in there for name in one)
+    # A setting that one of them lacks came with a later release.
+    return [name for name in names if len({repr(one[name]) for one in there if name in one}) > 1]
 
 
 def parse(path: Path, text: bytes) -> SweepInfo:

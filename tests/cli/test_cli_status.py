@@ -82,6 +82,28 @@ def test_other_data_are_told_wherever_trials_are_ranked(project: Path) -> None:
     assert told in (project / "results" / "first" / "report.html").read_text()
 
 
+def test_other_code_is_told_wherever_trials_are_ranked(project: Path) -> None:
+    called = (sys.executable, "-m", "sweep")  # a process each: code is imported once
+    walk = (project / "walk.py").read_text()
+    subprocess.run([*called, "run", "first.yaml", "--inline", "-q", "--run-cap", "1"], check=True)
+    subprocess.run([*called, "run", "first.yaml", "--inline", "-q", "--name", "same", "--no-memo"], check=True)
+    for command in (["status", "first"], ["compare", "first"], ["compare", "first", "same"]):
+        assert "code" not in call(*command)[1].lower()
+    (project / "walk.py").write_text(f"CHANGED = True\n{walk}")
+    subprocess.run([*called, "resume", "first", "--inline", "-q", "--run-cap", "2"], check=True)
+    told = "The code or a version of its packages has changed between sessions: scores from before and after may not"
+    assert f"\ncode     {told}" in call("status", "first")[1]
+    assert told in json.loads(call("status", "first", "--json")[1])["other_code"]
+    for command in ("compare", "best"):
+        assert told in json.loads(call(command, "first", "--json")[1])["answer"]
+        assert told in " ".join(call(command, "first")[1].split())
+    call("report", "first")
+    assert told in (project / "results" / "first" / "report.html").read_text()
+    output = " ".join(call("compare", "first", "same")[1].split())
+    assert "changed between sessions of first: scores" in output
+    assert "These sweeps differ in more than their parameters: in the code." in output
+
+
 def test_a_killed_sweep_can_go_on(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     log = project / "results" / "first" / "log.jsonl"

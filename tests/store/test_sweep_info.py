@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from sweep.errors import StoreError
-from sweep.store.sweep_info import SweepInfo
+from sweep.store.sweep_info import SweepInfo, differing
 
 
 def info(**content: object) -> SweepInfo:
     return SweepInfo(Path("results/first/sweep.json"), content)
 
 
-def identity(**resources: int) -> object:
-    source = {"trainable": "m:M", "sha256": "0", "packages": {}}
+def known(
+    training: Mapping[str, object] = MappingProxyType({}), keras: str = "3.0", code: str = "0", **resources: int
+) -> SweepInfo:
+    source = {"trainable": "m:M", "sha256": code, "packages": {"pillow": "9"}}
     spec = {
-        "training": {},
+        "training": dict(training),
         "resources": {"gpus": 1, **resources},
         "metrics": [{"name": "loss", "goal": "minimize"}],
     }
-    return info(source=source, spec=spec, provenance={"packages": {}, "python": "3"}).identity
+    return info(source=source, spec=spec, provenance={"packages": {"keras": keras}, "python": "3"})
+
+
+def identity(**resources: int) -> object:
+    return known(**resources).identity
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, []),
+        ({"training": {"precision": "mixed_float16"}}, ["training.precision"]),
+        ({"training": {"precision": "float32", "data_seed": 3}}, []),
+        ({"training": {"precision": "float32", "later": 1}}, []),  # a setting of a later release
+        ({"training": {"precision": "float32", "patience": 2}}, ["the metric of training.patience"]),
+        ({"keras": "3.1"}, ["the version of keras"]),
+        ({"code": "1", "gpus": 2, "workers": 2}, ["the code", "resources.gpus", "resources.workers"]),
+    ],
+)
+def test_in_what_the_trainings_of_sweeps_differ(changes: dict[str, Any], told: list[str]) -> None:
+    first, second = known({"precision": "float32"}), known(**{"training": {"precision": "float32"}, **changes})
+    assert differing([first, second]) == differing([first, first, second]) == told
+    assert (first.identity == second.identity) is (not told and "later" not in changes.get("training", {}))
+    assert differing([first, second, info()]) == []
 
 
 def test_another_number_of_workers_is_another_training() -> None:
