@@ -287,14 +287,23 @@ class Surroundings:
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
 
+    def check(self) -> None:
+        """Raise FileNotFoundError where there is no folder that a trial could be in."""
+        if not (self._at.is_dir() or self._start.is_dir()):
+            raise FileNotFoundError(f"{self._start}, in which trials begin, is no longer there")
+
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self, *, anyhow: bool = False) -> Iterator[None]:
         """Inside the block, be in the trial's folder; after it, where the caller was, if there is one.
 
-        What the trial has put in place of ``sys.stdout`` and ``sys.stderr`` is there inside alone.
+        What the trial has put in place of ``sys.stdout`` and ``sys.stderr`` is there inside alone. ``anyhow``: also
+        where that folder is gone, for whoever asks `check` then.
         """
-        back, before = None if self._alone else Path.cwd(), (sys.stdout, sys.stderr)
-        os.chdir(self._at if self._at.is_dir() else self._start)
+        back, before = None if self._alone else _current_folder(), (sys.stdout, sys.stderr)
+        if not anyhow:
+            self.check()
+        with suppress(FileNotFoundError, NotADirectoryError):  # as `check` has said, or will
+            os.chdir(self._at if self._at.is_dir() else self._start)
         sys.stdout, sys.stderr = self._streams or before
         try:
             yield
@@ -304,7 +313,7 @@ class Surroundings:
             now = (sys.stdout, sys.stderr)
             self._streams = None if now == before else now
             sys.stdout, sys.stderr = self._open(before[0], 1), self._open(before[1], 2)
-            if back is not None:
+            if back is not None and back.is_dir():
                 os.chdir(back)
 
     def _open(self, file: TextIO, stream: int) -> TextIO:
@@ -324,6 +333,13 @@ class Surroundings:
         self._at, self._streams = self._start, None
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
+
+
+def _current_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return None
 
 
 def _is_open(stream: int) -> bool:

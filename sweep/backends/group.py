@@ -62,7 +62,7 @@ class WorkerGroup:
         if self._group is None:
             found = {trial: worker.step() for trial, worker in self._taken.items()}
         else:
-            with next(iter(self._taken.values())).surroundings.inside():
+            with next(iter(self._taken.values())).surroundings.inside(anyhow=True):
                 found = self._step_together(self._group)
         spoilt = next((one.spoilt for one in found.values() if one.spoilt is not None), None)
         self._spoilt = self._spoilt or spoilt

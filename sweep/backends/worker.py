@@ -130,12 +130,12 @@ class Worker:
     @property
     def trainable(self) -> Trainable:
         """Return what trains the trials of this worker, made when it is first asked for."""
-        with self.surroundings.inside():
+        with self.surroundings.inside(anyhow=True):
             return self._loaded()
 
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
-        with self.surroundings.inside():
+        with self.surroundings.inside(anyhow=True):
             return self._step()
 
     def _step(self) -> Progress:
@@ -170,6 +170,7 @@ class Worker:
         fault: str | None = None
         facts = Facts()
         try:
+            self.surroundings.check()
             status, reason, error = yield from self._advance_in_memory(trial, epochs)
             if status is not Status.RUNNING:
                 trial.saver.finish()

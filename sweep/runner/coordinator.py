@@ -31,7 +31,7 @@ from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Rep
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
-UNWANTED = "stopped on request"
+INTERRUPTED, UNWANTED = "interrupted", "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
 
 
@@ -312,15 +312,17 @@ class Coordinator:
         if now or trial not in self._out:
             self._dismiss(there, there.dismissed(UNWANTED))
 
-    def close(self) -> None:
-        """End the session: what has not ended is interrupted."""
+    def close(self) -> bool:
+        """End the session: what has not ended is interrupted. Return whether it came to its end, or to a limit."""
+        asked = self.stopping in (INTERRUPTED, UNWANTED)
+        late = asked and self._auxiliary.complete()  # nothing was left to stop
+        self.stopping = None if late else self.stopping
         there = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
-        finished = not self.stopping and not there and self._all_started
+        finished = late or (not self.stopping and not there and self._all_started)
         reason = "finished" if finished else self.stopping or "the backend gave up"
-        open_ends = [
-            trial.end(Status.INTERRUPTED, reason, Facts()) for trial in self._open.values() if not trial.interrupted
-        ]
-        self._emit([*open_ends, SessionEnded(time=time.time(), reason=reason)])
+        ends = [one.end(Status.INTERRUPTED, reason, Facts()) for one in self._open.values() if not one.interrupted]
+        self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
+        return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
         """End the session as a kill would: what is known of the trials may not be what is in the log."""

@@ -284,7 +284,7 @@ def evaluate_tests(
     trials = due_tests(ledger, spec)
     trainable: Trainable | None = None
     count = 0
-    if not trials or not _offers_test(folder, spec, given):
+    if not trials or is_over() or not _offers_test(folder, spec, given):
         return 0
     with (
         folder.lock(spec.checkpoint.sync_s) as copy,

@@ -138,17 +138,23 @@ class Session:
     def run(self) -> Outcome:
         """Train, once more for the fresh seeds where a limit has ended the search, and test those that are left."""
         outcome = self._drive()
-        if self.spec.confirm is not None and not self._is_over(outcome):
-            if outcome.stopped and not self.options.confirming:
+        cut = False  # something is left for another command, since this one is to end
+
+        def is_over() -> bool:
+            """Return whether what comes next is not to begin."""
+            nonlocal cut
+            cut = self.ending.asked
+            return cut
+
+        if self.spec.confirm is not None and not outcome.interrupted:
+            if outcome.stopped and not self.options.confirming and not is_over():
                 confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
-            if not self._is_over(outcome):
-                restoring.evaluate_tests(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
-        return replace(outcome, interrupted=self._is_over(outcome))
-
-    def _is_over(self, outcome: Outcome) -> bool:
-        """Return whether nothing more is to begin: what is left is for another command."""
-        return outcome.interrupted or self.ending.asked
+            if not outcome.interrupted and not cut:
+                restoring.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
+        # A user's own process goes on to something else where it is not told.
+        told = self.ending.asked and self.options.embedded
+        return replace(outcome, interrupted=outcome.interrupted or cut or told)
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
@@ -272,7 +278,7 @@ class Session:
                     if not ending.lost:  # else it is as a kill; Ray makes other errors of what its callbacks raise
                         coordinator.crash(crash)
                     raise
-                coordinator.close()
+                ended = coordinator.close()
             finally:
                 full = _closed(followers)
                 if not coordinator.fault:  # else another driver may own what is there
@@ -285,9 +291,8 @@ class Session:
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
         fault = coordinator.fault or full
-        return Outcome(
-            self.folder, coordinator.completed, coordinator.stopping, ending.asked or fault is not None, fault
-        )
+        interrupted = fault is not None or (ending.asked and not ended)
+        return Outcome(self.folder, coordinator.completed, coordinator.stopping, interrupted, fault)
 
 
 class _Answers:

@@ -13,7 +13,7 @@ from pathlib import Path
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce, StoreError
 from sweep.runner import View
-from sweep.runner.coordinator import UNWANTED, Coordinator
+from sweep.runner.coordinator import INTERRUPTED, UNWANTED, Coordinator
 from sweep.store import remote, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
@@ -97,7 +97,7 @@ class Ending:
     def look(self, coordinator: Coordinator) -> None:
         """Do what signals ask: start no more trials."""
         if self._signals.asked:
-            coordinator.stop("interrupted")
+            coordinator.stop(INTERRUPTED)
 
     def obey(self, coordinator: Coordinator) -> None:
         """Do what other processes ask. Raises `StoppedAtOnce` where the session ends at once and this process not."""

@@ -246,6 +246,14 @@ class AuxiliaryTrials:
         place = repeat * (self._spec.folds or 1) + (fold or 0)
         return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
 
+    def complete(self) -> bool:
+        """Return whether all trials of the sweep have ended and its race is over; False where nobody knows how many."""
+        trials, total = self._ledger.trials.values(), self._spec.all_trials
+        if total is None or any(one.ended is None for one in trials):
+            return False
+        begun = sum(one.role is not Role.CONFIRM for one in trials)
+        return begun >= total and (self._spec.confirm is None or bool(self.race().over))
+
     def race(self) -> Race:
         """Return how the race stands; none where the sweep file says nothing of one."""
         if self._spec.confirm is None:

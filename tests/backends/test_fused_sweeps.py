@@ -46,17 +46,20 @@ RULES = {
 }
 
 
-def run(folder: Path, text: str, name: str, *options: str, first: str = "") -> LoadedSweep:
-    """Run a sweep of walks; ``first`` is done before each of their reports."""
+def run(folder: Path, text: str, name: str, *options: str, first: str = "", leaving: str = "pass") -> LoadedSweep:
+    """Run a sweep of walks; ``first`` is done before each of their reports, ``leaving`` where one leaves the others."""
     walk = (Path(__file__).parents[1] / "kills" / "walk.py").read_text()
     (folder / "walk.py").write_text(
-        walk.replace("PAUSE_S = 0.02", "PAUSE_S = 0.002").replace("took = ", f"{first}; took = ".lstrip("; "))
+        walk.replace("PAUSE_S = 0.02", "PAUSE_S = 0.002")
+        .replace("took = ", f"{first}; took = ".lstrip("; "))
+        .replace('"""There is nothing of it to forget."""', leaving)
     )
     (folder / "given.yaml").write_text(text)
     command = [sys.executable, "-m", "sweep", "run", "given.yaml", "--name", name, "--no-memo", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    (folder / "said.txt").write_text(ran.stdout + ran.stderr)
     return sweep.load(folder / "results" / name)
 
 
@@ -94,6 +97,24 @@ def test_a_walk_that_lacks_the_metric_in_an_epoch_fails_alone(where: str, tmp_pa
     assert trials["status_reason"][2] == (
         "in epoch 4 of trial 2, walk:Walk reports no metric 'loss', which is the sweep's; it reports speed"
     )
+
+
+@pytest.mark.ray
+def test_a_group_that_raises_as_a_walk_leaves_it_is_replaced(tmp_path: Path) -> None:
+    """The driver ends that walk, which its worker hears in a call of which nobody waits for the result."""
+    lacks = "metrics.pop('loss' if (self.given.trial, self.done) == (2, 2) else '', None)"
+    leaving = "_ = [].index('a reason') if member.given.trial == 2 else None"
+    fused = run(
+        *(tmp_path, WALKS.replace("RULE", RULES["stops"]), "fused", "--set", "training.fuse=4"),
+        first=lacks,
+        leaving=leaving,
+    )
+    trials = fused.trials.set_index("trial")
+    assert sorted(trials.index) == list(range(13))
+    assert trials["status"].drop(2).isin(["completed", "pruned"]).all()
+    assert trials["status"][2] == "failed"
+    told = "worker lost: ValueError: 'a reason' is not in list; it "
+    assert told in (tmp_path / "said.txt").read_text()
 
 
 @pytest.mark.ray

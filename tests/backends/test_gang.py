@@ -101,7 +101,7 @@ def test_of_what_fails_on_one_rank_the_trial_ends_or_goes_on(tmp_path: Path) -> 
 def test_more_of_what_may_fail(tmp_path: Path) -> None:
     said, found = run(tmp_path, "rank_faults:Toy", [*MORE], never_comes="1")
     assert "trial 0: worker lost: " in said
-    assert "trial 1: worker lost: exit code 3; it goes on from its checkpoint" in said
+    assert "trial 1: worker lost: exit code 3; it has no checkpoint and begins anew" in said
     check(tmp_path, found, {**MORE, "1 fails once": ("failed", r"ValueError: not again \(rank 1\)")})
 
 

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends import Job, Lost, Order, Progress, Steps
+from sweep.backends import Job, Lost, Order, Progress, Steps, checkpoints
 from sweep.contract import Assignment
+from sweep.errors import StoreError
 from sweep.events import Status, TrialEnded
 from sweep.space.objectives import Objective
 
@@ -210,6 +211,35 @@ def test_trials_go_on_by_themselves_where_a_worker_cannot_be_told() -> None:
     answer, said, workers = several(driver := Ending(2), Steps(found, together=4), None)
     assert (answer, driver.lost, workers.held, workers.together) == ("STOP", [1, 3], {}, 1)
     assert "temporary_state.ray_actor" in said[0]
+
+
+def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
+
+    (tmp_path / "checkpoints" / "00001" / "epoch-000003").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "00002").mkdir()
+    (error := tmp_path / "error.txt").write_text("Failure\nWorkerLost: rank 1: exit code 3")
+    config = {
+        "job": Job("lr", "t:T", (), tmp_path, Objective("loss", "minimize")),
+        "orders": [Order(Assignment(trial=1, params={}, seed=0, epochs=5))],
+    }
+    said: list[str] = []
+    workers = Workers(2, held={"t": [1, 2], "u": [3]})
+    scheduler = DriverScheduler(driver := Ending(), said.append, workers)
+    scheduler.on_trial_error(None, SimpleNamespace(trial_id="t", error_file=str(error), config=config))
+
+    def away(folder: Path, trial: int) -> list[str]:
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(checkpoints, "names", away)
+    scheduler.on_trial_error(None, SimpleNamespace(trial_id="u", error_file=str(error), config=config))
+    assert driver.lost == [1, 2, 3]
+    lost = "worker lost: rank 1: exit code 3; it"
+    assert said == [
+        f"trial 1: {lost} goes on from its checkpoint",
+        f"trial 2: {lost} has no checkpoint and begins anew",
+        f"trial 3: {lost} goes on",
+    ]
 
 
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

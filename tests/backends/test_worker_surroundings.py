@@ -13,6 +13,7 @@ from counting import Counting
 from sweep.backends import Job, Node, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
+from sweep.events import Status
 from sweep.space.objectives import Objective
 
 
@@ -70,6 +71,34 @@ def test_what_a_trial_does_to_python_s_output_is_not_seen_by_others(
     finally:
         os.chdir(here)
         first.close()
+
+
+@pytest.mark.parametrize("where", ["before it begins", "on the way", "with its caller in it"])
+def test_a_trial_whose_folder_is_deleted_fails_and_its_reason_names_it(job: Job, tmp_path: Path, where: str) -> None:
+    here, working = Path.cwd(), tmp_path / "working"
+    working.mkdir()
+    worker = Worker(dataclasses.replace(job, working_folder=working))
+    try:
+        worker.take(order(epochs=4, decisions=(1, 2, 3)))
+        if where != "before it begins":
+            assert worker.step().end is None
+        if where == "with its caller in it":
+            os.chdir(working)
+        working.rmdir()
+        end = worker.step().end
+        assert end is not None
+        assert (end.status, end.reason) == (
+            Status.FAILED,
+            f"FileNotFoundError: {working}, in which trials begin, is no longer there",
+        )
+        working.mkdir()
+        worker.take(order(epochs=1, trial=4))
+        end = worker.step().end
+        assert end is not None
+        assert end.status is Status.COMPLETED
+        worker.close()
+    finally:
+        os.chdir(here)
 
 
 def test_a_trial_stays_in_its_folder_and_its_caller_in_another(job: Job, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import sweep
+from sweep.events import decode
 from sweep.store.folder import ResultsFolder
 
 HERE = Path(__file__).parent
@@ -41,6 +42,8 @@ class Walk:
         return self.done
     def facts(self):
         return Facts()
+    def test(self):
+        return {"score": self.given.params["a"]}
 """
 FILE = """
 trainable: walk:Walk
@@ -73,14 +76,27 @@ BEGUN = {  # the sweep goes on with resume
     "while an event is logged": "store/log.py:Log.append 4",
     "while a checkpoint is saved": "walk.py:Walk.save",
     "between trials": "runner/coordinator.py:Coordinator.next 2",
+    "rendering": "cli/running.py:conclude",
+    "the last table": "render/tables.py:show",
+    "the last lines": "analysis/verdict.py:sentence",
+}
+DONE = {  # nothing is left to stop: the first signal changes nothing
     "the last epoch": "walk.py:Walk.epoch 12",
     "after the last trial": "runner/coordinator.py:Coordinator.next 4",
     "closing the log": "runner/coordinator.py:Coordinator.close",
     "final tables": "runner/session.py:_write_configurations",
     "cleaning up": "runner/session.py:_clean 2",
-    "rendering": "cli/running.py:conclude",
-    "the last table": "render/tables.py:show",
-    "the last lines": "analysis/verdict.py:sentence",
+}
+POINTS = {**NONE, **BEGUN, **DONE}
+CONFIRM = """
+baseline: {a: 4}
+confirm: {seeds: 2, finalists: 2, budget: null}
+"""
+LEFT = {  # after the last trial, too
+    "closing the log": "runner/coordinator.py:Coordinator.close",
+    "cleaning up": "runner/session.py:_clean 2",
+    "before the test": "runner/restoring.py:_offers_test",
+    "the first test": "walk.py:Walk.test",
 }
 
 ON_RAY = {
@@ -145,6 +161,20 @@ def check(run: Run, tmp_path: Path, ended: tuple[int, str], *, may_be_gone: bool
     assert found.metrics.groupby("trial").size().tolist() == [4] * 3
 
 
+def check_done(run: Run, tmp_path: Path, ended: tuple[int, str]) -> None:
+    """It ended as if nobody had asked it to, and nothing is left for who goes on."""
+    folder, (code, last) = ResultsFolder(tmp_path / "results" / "it"), ended
+    assert code == 0, last
+    assert "go on with" not in last
+    printed = (tmp_path / "out").read_text()
+    assert "results  results/it" in printed
+    assert "stopped" not in printed
+    assert decode(folder.log.read_bytes().splitlines()[-1]).reason == "finished"
+    found = sweep.load(folder.path)
+    assert found.trials["status"].tolist() == ["completed"] * 3
+    assert found.metrics.groupby("trial").size().tolist() == [4] * 3
+
+
 def signalled(points: Iterable[str]) -> list[Any]:
     """Points and signals; a second signal ends at once wherever it comes: every day, at each third point."""
     return [
@@ -154,17 +184,64 @@ def signalled(points: Iterable[str]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("where", "signals"), signalled([*NONE, *BEGUN]))
+@pytest.mark.parametrize(("where", "signals"), signalled(POINTS))
 def test_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
-    point = NONE.get(where) or BEGUN[where]
-    ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals])
-    check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where in BEGUN or signals == "second")
+    ended = run("run", "it.yaml", "--inline", point=POINTS[where], signals=SIGNALS[signals])
+    if where in DONE and signals == "first":
+        check_done(run, tmp_path, ended)
+    else:
+        check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where not in NONE or signals == "second")
 
 
 @pytest.mark.parametrize("where", ["reading the file", "making the view", "mid-epoch", "final tables"])
 def test_sigterm_is_as_ctrl_c(run: Run, tmp_path: Path, where: str) -> None:
-    ended = run("run", "it.yaml", "--inline", point=NONE.get(where) or BEGUN[where], signals=SIGNALS["term"])
-    check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where in BEGUN)
+    ended = run("run", "it.yaml", "--inline", point=POINTS[where], signals=SIGNALS["term"])
+    if where in DONE:
+        check_done(run, tmp_path, ended)
+    else:
+        check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where in BEGUN)
+
+
+@pytest.mark.parametrize("where", LEFT)
+def test_a_model_that_is_still_to_be_tested_is_left_for_later(run: Run, tmp_path: Path, where: str) -> None:
+    (tmp_path / "it.yaml").write_text(FILE + CONFIRM)
+    code, last = run("run", "it.yaml", "--inline", point=LEFT[where], signals=[INT])
+    assert (code, last) == (130, "interrupted; go on with: python -m sweep resume it")
+    before = models_tested(tmp_path)
+    assert run("resume", "it", "--inline", "-q")[0] == 0
+    assert before < models_tested(tmp_path) > 1
+
+
+def test_the_last_test_is_the_end(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(FILE + CONFIRM)
+    assert run("run", "it.yaml", "--inline", "-q", "--name", "other")[0] == 0
+    point = f"walk.py:Walk.test {models_tested(tmp_path, 'other')}"
+    code, last = run("run", "it.yaml", "--inline", "--no-memo", point=point, signals=[INT])
+    assert (code, "go on with" in last) == (0, False), last
+    assert models_tested(tmp_path) == models_tested(tmp_path, "other")
+
+
+def test_fresh_seeds_that_are_still_to_come_are_left_for_later(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(FILE + CONFIRM + "budget: {epochs: 9}")
+    point = "runner/session.py:_write_configurations"
+    code, last = run("run", "it.yaml", "--inline", point=point, signals=[INT])
+    assert (code, last) == (130, "interrupted; go on with: python -m sweep resume it")
+    assert models_tested(tmp_path) == 0
+    assert run("resume", "it", "--inline", "-q")[0] == 0
+    assert models_tested(tmp_path) > 1
+
+
+def test_a_limit_that_has_ended_the_sweep_has_ended_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "it.yaml").write_text(FILE + "budget: {epochs: 9}")
+    point = "runner/session.py:_write_configurations"
+    code, last = run("run", "it.yaml", "--inline", point=point, signals=[INT])
+    assert (code, "go on with" in last) == (0, False), last
+    assert "stopped  budget of 9 epochs" in (tmp_path / "out").read_text()
+
+
+def models_tested(folder: Path, name: str = "it") -> int:
+    """How many models were tested."""
+    return ResultsFolder(folder / "results" / name).log.read_text().count('"event":"model_tested"')
 
 
 @pytest.mark.parametrize("signals", SIGNALS)
@@ -220,8 +297,7 @@ EMBEDDED = ("connecting", "tables", "opening", "mid-epoch", "while an event is s
 def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
     run: Run, tmp_path: Path, where: str, signals: str
 ) -> None:
-    point = NONE.get(where) or BEGUN[where]
-    assert run(point=point, signals=SIGNALS[signals], script=SCRIPT)[0] == 0
+    assert run(point=POINTS[where], signals=SIGNALS[signals], script=SCRIPT)[0] == 0
     told, done = (tmp_path / "out").read_text().splitlines()[-2:]
     assert told.endswith(("start it again", "go on with sweep.resume('it')"))
     assert done == "['completed', 'completed', 'completed'] 12"
@@ -239,4 +315,7 @@ def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
 def test_on_ray_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
     ended = run("run", "it.yaml", point=ON_RAY[where], signals=SIGNALS[signals])
     begun = where not in ("Ray is about to start", "Ray has started")
+    if where in ("closing the log", "Ray ends") and signals != "second":
+        check_done(run, tmp_path, ended)
+        return
     check(run, tmp_path, ended, may_be_gone=not begun, may_be_left=begun or signals == "second")

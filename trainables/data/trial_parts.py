@@ -229,8 +229,9 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
 
 
 def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
+    """Whether they are labels; floats as `fit` takes them, one for each example. Not as there, none is rounded."""
     return rows.dtype.kind in "iub" or (
-        rows.dtype.kind == "f" and rows.ndim < 2 and bool((rows == np.round(rows)).all())
+        rows.dtype.kind == "f" and rows.shape[1:] in ((), (1,)) and bool((rows == np.round(rows)).all())
     )
 
 
@@ -246,4 +247,8 @@ def _as_labels(targets: Any) -> Any:
 
 
 def _product(by_label: Any, given: Any) -> Any:
-    return by_label * given[0] if given else by_label
+    if not given:
+        return by_label
+    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(given[0]), 1):  # of arrays; a stream's have no rows
+        by_label = by_label[:, 0]
+    return by_label * given[0]

@@ -19,10 +19,10 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders, refill
+from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, checkpoints, orders, refill
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
-from sweep.errors import in_short
+from sweep.errors import StoreError, in_short
 from sweep.text import trials_named
 
 LONGEST_WAIT_S = 60.0
@@ -166,12 +166,13 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
-        reason = f"worker lost: {worker_exits.cause(trial.config['job'], first.assignment.trial, error)}"
+        job: Job = trial.config["job"]
+        reason = f"worker lost: {worker_exits.cause(job, first.assignment.trial, error)}"
         lost = worker_exits.loss(error)
         workers, name = self._workers, trial.trial_id
         for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
             if self._driver.lose(number, reason, lost):
-                self._notice(f"trial {number}: {reason}; it goes on from its checkpoint")
+                self._notice(f"trial {number}: {reason}; {_how_on(job, number)}")
 
     def _goes_on(self, number: int, progress: Progress) -> bool:
         """Hand a trial's progress to the driver; whether its worker trains on."""
@@ -196,6 +197,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if use not in self._usable:
             self._usable[use] = ray_private_api.usable(use, self._notice, controller)
         return self._usable[use]
+
+
+def _how_on(job: Job, trial: int) -> str:
+    """Return how a trial goes on whose worker is lost: it was perhaps saved by then, and functions may save nothing."""
+    try:
+        saved = checkpoints.names(job.results_folder, trial)
+    except StoreError:  # the object store is away
+        return "it goes on"
+    return "it goes on from its checkpoint" if saved else "it has no checkpoint and begins anew"
 
 
 class DriverStopper(_NotSaved, Stopper):

@@ -21,6 +21,7 @@ from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
+from sweep.errors import WorkerLost, in_short
 from sweep.events import Status, TrialEnded
 from sweep.functions import make_importable
 
@@ -73,6 +74,7 @@ class TrialWorker(tune.Trainable):
             )
 
         self._group = WorkerGroup(whole, make)
+        self._kept_wrongly: WorkerLost | None = None
         self._take(orders)
         self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
@@ -93,10 +95,17 @@ class TrialWorker(tune.Trainable):
             self._gang.close()
 
     def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
-        """Let go of all trials but these, which the driver has told to go on, and take more."""
+        """Let go of all trials but these, which the driver has told to go on, and take more.
+
+        Nobody reads the result of this call: what the author's code raises is raised by the next step.
+        """
         self._trials = [*trials, *(order.assignment.trial for order in more)]
-        self._group.keep(trials)
-        self._group.take(more)
+        try:
+            self._group.keep(trials)
+            self._group.take(more)
+        except Exception as error:
+            self._kept_wrongly = WorkerLost(in_short(error))
+            self._kept_wrongly.__cause__ = error
 
     def _without_results(self) -> Steps:
         folder = self._job.folder
@@ -121,6 +130,8 @@ class TrialWorker(tune.Trainable):
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._without_results()}
+        if self._kept_wrongly is not None:
+            raise self._kept_wrongly
         if self._group.is_idle:
             # One whose trial failed, or whose room another sweep wants: raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -238,9 +239,10 @@ EXPECTED = [2.0, 0.5, 0.5, 3.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("shape", [(6,), (6, 1)])
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_label_without_weight_counts_one(shape: tuple[int, ...], *, streamed: bool) -> None:
-    labels = LABELS.reshape(shape)
+def test_a_label_without_weight_counts_one(shape: tuple[int, ...], dtype: Any, *, streamed: bool) -> None:
+    labels = LABELS.reshape(shape).astype(dtype)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS, labels)))
         found = np.array([w for *_, w in trial_parts.weighed(stream, WEIGHTS).read(None, 0).as_numpy_iterator()])
@@ -249,14 +251,60 @@ def test_a_label_without_weight_counts_one(shape: tuple[int, ...], *, streamed: 
     np.testing.assert_array_equal(found, np.reshape(EXPECTED, shape))
 
 
-def test_they_multiply_the_weights_of_the_examples() -> None:
+@pytest.mark.parametrize("shape", [(6,), (6, 1)])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_they_multiply_the_weights_of_the_examples(shape: tuple[int, ...], *, streamed: bool) -> None:
     given = np.arange(6, dtype=np.float32)
-    np.testing.assert_array_equal(trial_parts.weighed((ROWS, LABELS, given), WEIGHTS)[2], given * EXPECTED)
+    parts: Any = (ROWS, LABELS.reshape(shape), given)
+    if streamed:
+        stream = from_dataset(tf.data.Dataset.from_tensor_slices(parts))
+        found = np.array([w for *_, w in trial_parts.weighed(stream, WEIGHTS).read(None, 0).as_numpy_iterator()])
+    else:
+        found = trial_parts.weighed(parts, WEIGHTS)[2]
+    np.testing.assert_array_equal(found.reshape(-1), given * EXPECTED)
+
+
+class Binary(Small):
+    """Labels of shape (N, 1) for one output, as `binary_crossentropy` takes them."""
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        (x, y), (v, w) = super().data(hp)
+        return (x, (y[:, None] == 0).astype(self.dtype)), (v, (w[:, None] == 0).astype(self.dtype))
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(1, "sigmoid", kernel_initializer="zeros")])
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        return "binary_crossentropy"
+
+    def class_weights(self, hp: Any, labels: Any) -> Any:
+        return {0: 0.5, 1: 3.0}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize("how", ["whole", "micro-batches", "replicas", "fit"])
+def test_labels_in_a_column_are_weighed_as_fit_does(dtype: Any, how: str) -> None:
+    given = {"micro-batches": {"micro_batches": 2}, "fit": {"training": {"loop": "fit"}}, "replicas": {"gpus": 2}}
+    ours = train(
+        Binary(dtype),
+        assignment(epochs=3, batch_size=70, optimizer="sgd", learning_rate=0.5, **given.get(how, {})),
+    )
+    theirs = Binary(dtype)
+    (x, y), held_out = theirs.data(None)
+    model = theirs.model(None)
+    model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy")
+    seen = model.fit(x, y, 70, 3, verbose=0, class_weight={0: 0.5, 1: 3.0}, validation_data=held_out).history
+    for name in ("loss", "val_loss"):
+        np.testing.assert_allclose([epoch[name] for epoch in metrics(ours)], seen[name], rtol=1e-5)
 
 
 def test_other_targets_have_no_classes() -> None:
     several = np.array([[1, 1, 0], [0, 1, 0]], np.float32)
-    for targets in (ROWS, np.full(6, 0.5, np.float32), several):
+    for targets in (np.zeros((6, 2), np.float32), np.full((6, 1), 0.5), np.full(6, 0.5, np.float32), several):
         arrays = np.zeros(len(targets)), targets
         for data in (arrays, tf.data.Dataset.from_tensor_slices(arrays), Buckets((arrays,))):
             with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, who"):
