@@ -134,6 +134,7 @@ class Sweep:
     """One sweep and its trials, in the order in which they were started."""
 
     folder: ResultsFolder
+    name: str  # that of its trials, by which they are told from those of other sweeps
     objectives: Objectives
     trials: tuple[Trial, ...]
     history: History
@@ -159,13 +160,15 @@ def read(folder: ResultsFolder) -> Sweep:
     return of_tables(folder, reading.read(folder, metrics=()))
 
 
-def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
-    """Return the sweep in a folder, of which the table of trials has been read."""
+def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
+    """Return the sweep in a folder, of which the table of trials has been read, by its own name or another one."""
     from sweep.store import reading
 
+    name = name or folder.name
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    columns["sweep"] = [name] * read_tables.trials.num_rows
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):  # columns that tables may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
@@ -173,7 +176,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
-    return Sweep(folder, info.objectives, trials, read_tables.history, info.trials_each, info.folds or 0, cost)
+    return Sweep(folder, name, info.objectives, trials, read_tables.history, info.trials_each, info.folds or 0, cost)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:

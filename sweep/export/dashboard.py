@@ -17,7 +17,7 @@ from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError
 from sweep.export import runs
 from sweep.searchers.optuna_storage import WatchedStudies
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, told_apart
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -56,11 +56,7 @@ def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None
     optuna-dashboard is not installed, `StoreError` for a damaged log.
     """
     library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
-    names = [folder.name for folder in folders]
-    sweeps = [
-        FollowedSweep(folder, say, folder.name if names.count(folder.name) == 1 else str(folder.path))
-        for folder in folders
-    ]
+    sweeps = [FollowedSweep(folder, say, name) for folder, name in zip(folders, told_apart(folders), strict=True)]
     warnings.simplefilter("ignore")  # of Optuna, about what is experimental: not for those who look at a page
     try:
         server = Server((HOST, port), _Quiet)

@@ -17,6 +17,7 @@ from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
 from sweep.events import Params
 from sweep.store import reading, replacing, storing
+from sweep.store.columns import NOT_MEASURED
 from sweep.store.folder import ResultsFolder
 from sweep.store.reading import numbers
 from sweep.store.sweep_info import DISTRIBUTION, SweepInfo
@@ -33,7 +34,6 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
         raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
 
 
-_NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
 _FACTS = (
     *("node", "devices", "strategy", "precision", "num_replicas", "reproducible", "accumulate"),
     *("data", "checkpoint", "memo", "error"),
@@ -129,7 +129,7 @@ class _Epochs:
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
         edges = [*first.tolist(), read.metrics.num_rows]
         self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
-        own = [name for name in read.metrics.column_names if name not in _NOT_MEASURED]
+        own = [name for name in read.metrics.column_names if name not in NOT_MEASURED]
         metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
         self._names = {name: f"run/{name}" for name in own if name not in metrics} | metrics
 

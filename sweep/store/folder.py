@@ -8,7 +8,7 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -259,6 +259,17 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
     with storing(results_dir):
         found = [ResultsFolder(path) for path in sorted(results_dir.iterdir()) if path.name[0] != "."]
         return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
+
+
+def each_once(found: Iterable[ResultsFolder]) -> list[ResultsFolder]:
+    """Return sweeps in their order, each once, however often and by whichever paths it was named."""
+    return list({folder.path.resolve(): folder for folder in found}.values())
+
+
+def told_apart(found: Sequence[ResultsFolder]) -> list[str]:
+    """Return a name for each of several sweeps: its own, or its place where another one has that name as well."""
+    names = [folder.name for folder in found]
+    return [folder.place if names.count(folder.name) > 1 else folder.name for folder in found]
 
 
 def _check_name(name: str) -> None:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
 from sweep.store import ledger, log, replacing
-from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
+from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import VERSION, Objectives
@@ -213,10 +213,8 @@ class TableBuilder:
             "epoch": of_numbers(epoch),
             **fields,
             **{f"metric.{name}": _numbers(column, count) for name, column in rows.metrics.items()},
+            **{column_of_measure(name): _numbers(column, count) for name, column in rows.measures.items()},
         }
-        for name, column in rows.measures.items():
-            taken = name in columns or name.startswith("metric.")
-            columns[f"measure.{name}" if taken else name] = _numbers(column, count)
         return _table(columns, {}).take(of_numbers(order))
 
 

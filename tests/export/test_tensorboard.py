@@ -65,6 +65,18 @@ def test_scalars_by_epoch(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert text == "" or text.startswith(STATUSES[1].value)
 
 
+def test_a_measure_does_not_replace_what_is_told_of_every_epoch(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    epoch = EpochReported(trial=0, epoch=1, metrics={}, time=BEGAN + 1, time_s=0.5, measures={"time_s": 7.0})
+    write(made([trial(0, Status.RUNNING)[0], epoch]), tmp_path)
+    run = EventAccumulator(str(tmp_path / "00000"))
+    run.Reload()
+    assert [run.Scalars(tag)[0].value for tag in ("run/time_s", "run/measure.time_s")] == [0.5, 7.0]
+
+
 def groups(target: Path) -> tuple[Any, list[Any]]:
     """The experiment and its session groups, as the HParams tab has them."""
     from tensorboard import context

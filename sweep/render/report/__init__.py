@@ -23,7 +23,7 @@ from sweep.events import LOST, Status, Value, is_number
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.space.domains import Domain, Range, choices, is_log
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, moment, money, printable, setting, settings
 
@@ -50,7 +50,7 @@ def report_document(
     mattering = [one.param for one in first] or list(ranking.varying)
     grid, known = filled(ranking_grid(ranking)), domains(accounts)
     return {
-        "sweeps": [{"name": one.sweep.folder.name, "trials": len(one.sweep.trials)} for one in accounts],
+        "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
         "reasons": reasons,
         "most": {"slices": SLICES, "axes": AXES},
@@ -91,7 +91,7 @@ def as_json(content: object) -> str:
 
 def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
     """Return the best score by what was spent, by unit: of each sweep its place and its lines."""
-    place = {one.sweep.folder.name: at for at, one in enumerate(accounts)}
+    place = {one.sweep.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
     return [
         {
@@ -165,7 +165,7 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     for account in accounts:
         found, history = account.timeline, account.sweep.history
         start = history.started or 0.0
-        named = f"{account.sweep.folder.name}: " if len(accounts) > 1 else ""
+        named = f"{account.sweep.name}: " if len(accounts) > 1 else ""
         for span in found.spans:
             spans["row"].append(offset + span.row)
             spans["lane"].append(len(lanes) + span.lane)
@@ -242,9 +242,11 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     """
     from sweep.analysis import report_data
 
-    accounts = [report_data.read(folder, POINTS // len(folders)) for folder in folders]
+    points = POINTS // len(folders)
+    names = told_apart(folders)
+    accounts = [report_data.read(folder, points, name) for folder, name in zip(folders, names, strict=True)]
     ranking = rank([one.sweep for one in accounts])
-    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.folder.name, ranking, one.tables))]
+    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
@@ -264,7 +266,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         scripts=scripts,
         style=style,
         data=Markup(as_json(content)),  # has no character that HTML knows
-        title=" · ".join(one.sweep.folder.name for one in accounts),
+        title=" · ".join(one.sweep.name for one in accounts),
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
         method=ranking.method,
@@ -304,7 +306,7 @@ def _hash(text: str) -> str:
 
 def _told(account: ReportData, ranking: Ranking) -> Told:
     return Told(
-        account.sweep.folder.name,
+        account.sweep.name,
         account.question,
         tuple(_facts(account, ranking)),
         tuple(_shares(account)),
@@ -346,7 +348,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
     for one in accounts:
         line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
-            of = f"{one.sweep.folder.name}: " if len(accounts) > 1 else ""
+            of = f"{one.sweep.name}: " if len(accounts) > 1 else ""
             lanes = f"{counted(len(line.lanes), 'lane')}"
             idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
@@ -362,7 +364,7 @@ def _shares(account: ReportData) -> Iterator[Share]:
 
 def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Failure]:
     for account in accounts:
-        of = f" of {account.sweep.folder.name}" if len(accounts) > 1 else ""
+        of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
                 named = printable(settings(trial.params, ranking.varying[:NAMED]))
