@@ -101,7 +101,7 @@ def test_the_hint_after_no_answer_works_where_the_results_are(project: Path) -> 
 def test_a_comparison_moves_no_cursor_and_changes_no_colours(tmp_path: Path) -> None:
     folder = ResultsFolder.create(tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
     events: list[Event] = [SessionStarted(time=1.0, resumed=False, version="1")]
-    for trial, (value, parent) in enumerate((("a", None), ("\x1b[31mb", 0))):
+    for trial, (value, parent) in enumerate((("a", None), ("b\x1b]0;title\x07", 0))):
         known = {"trial": trial, "trial_id": str(trial), "seed": 0, "repeat": 0, "time": 1.0}
         params: Params = {"augment": value}
         events.append(TrialStarted(**known, params=params, parent=parent, parent_epoch=None if parent is None else 1))
