@@ -113,13 +113,13 @@ class LoadedSweep:
     def configurations(self) -> Frame:
         """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
         found = columns(self.ranking())
+        _, sweeps = found["sweep"]
+        dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
         series = {
-            **{name: _as_in_trials(values, found.texts["sweep"]) for name, values in found.params.items()},
-            **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
-            **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
-            **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+            name: _as_in_trials(values, sweeps) if kind == "param" else pd.Series(values, dtype=dtypes[kind])
+            for name, (kind, values) in found.items()
         }
-        return pd.DataFrame({name: series[name] for name in found.names})
+        return pd.DataFrame(series)
 
     def best(self, n: int = 1) -> Frame:
         """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
