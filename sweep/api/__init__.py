@@ -18,7 +18,7 @@ import pandas as pd
 from sweep.analysis import Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
 from sweep.errors import InputError
-from sweep.render.tables import filled, ranking_grid
+from sweep.render.tables import counted_by, filled, ranking_grid
 from sweep.store import reading
 from sweep.store.columns import NOT_MEASURED
 from sweep.store.folder import ResultsFolder, each_once, folders, told_apart
@@ -304,8 +304,7 @@ def html(sweeps: Sequence[Sweep]) -> str:
 
 def _facts(one: Sweep) -> Iterator[str]:
     yield one.state
-    counts = Counter(trial.status.value for trial in one.trials)
-    yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
+    yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
         yield duration(one.history.active_s)
     ranking = rank([one])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, Unpack
 
 from rich.console import Console
 from rich.text import Text
@@ -41,28 +41,13 @@ from sweep.text import did_you_mean, printable, shortened
 if TYPE_CHECKING:
     from sweep.analysis.live_status import Standing
     from sweep.render.live import LiveView
-    from sweep.runner import Options, View
+    from sweep.runner import View
     from sweep.runner.session import MakeView
 
 
 DRAW_S = 0.5
 SAID = 20  # lines that stay
 WIDTH, HEIGHT = 100, 24  # characters, lines
-
-
-class Drawing(Protocol):
-    """What counts a sweep's events and can be drawn."""
-
-    @property
-    def standing(self) -> Standing: ...
-
-    def replay(self, events: Iterable[Event]) -> None: ...
-
-    def on(self, event: Event) -> None: ...
-
-    def close(self) -> None: ...
-
-    def lines(self, frame: Frame) -> list[Text]: ...
 
 
 def is_here() -> bool:
@@ -86,7 +71,7 @@ def display() -> Callable[[str], None]:
 class NotebookView:
     """Shows a sweep in one place of a cell's output, drawn anew by a thread of its own."""
 
-    def __init__(self, watching: Drawing, draw: Callable[[str], None]) -> None:
+    def __init__(self, watching: LiveView, draw: Callable[[str], None]) -> None:
         self._watching, self._draw = watching, draw
         self._said: deque[str] = deque(maxlen=SAID)
         self._lock = threading.Lock()
@@ -154,7 +139,7 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Makes the view of a session, which begins with these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
-        view: View = _live(spec, quiet=how.quiet)
+        view: View = drawing(spec, quiet=how.quiet)
         if not how.quiet and is_here():
             view = NotebookView(drawing(spec), display())
         for note in () if how.quiet else (*notes, *how.opening(folder)):
@@ -164,12 +149,8 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     return made
 
 
-def drawing(spec: Spec) -> Drawing:
-    """Return what counts a sweep's events and is drawn elsewhere."""
-    return _live(spec, quiet=True)
-
-
-def _live(spec: Spec, *, quiet: bool) -> LiveView:
+def drawing(spec: Spec, *, quiet: bool = True) -> LiveView:
+    """Return what counts a sweep's events; ``quiet``: it is drawn elsewhere, or not at all."""
     from sweep.analysis import Outline
     from sweep.render import console
     from sweep.render.live import LiveView
@@ -263,8 +244,7 @@ def resume(
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=options.max_concurrent)):
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent)
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
@@ -287,8 +267,7 @@ def confirm(
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)):
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
 
@@ -314,9 +293,7 @@ def retrain(
     options = _options("retrain", how)
     require_locks()
     with alone():
-        wrong = list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs))
-        if wrong:
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
         folder = ResultsFolder.open(local(results, "results"), str(name))
         made = retraining.prepare(
             folder,
@@ -324,7 +301,7 @@ def retrain(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
-        given = trainables.again(made.spec.trainable) if trainable is None else trainables.taken(trainable)
+        given = trainables.taken(made.spec.trainable if trainable is None else trainable)
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
@@ -349,7 +326,7 @@ def retrain(
 def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep:
     """Go on with a sweep, and return what it found."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
-    given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
+    given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
@@ -387,6 +364,11 @@ def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
 def _free_name(given: Given | None, what: Mapping[str, Any], results: Path) -> str:
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
     return free_name(results, name)
+
+
+def _refuse(**counts: int | None) -> None:
+    if wrong := list(_wrong(**counts)):
+        raise InputError(wrong)
 
 
 def _wrong(**counts: int | None) -> Iterator[Problem]:

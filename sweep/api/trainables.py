@@ -96,7 +96,7 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     """
     kept = restoring.find(folder, trial, epoch)
     target = kept.sweep.spec.trainable
-    given = again(target) if trainable is None else taken(trainable)
+    given = taken(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():

@@ -122,7 +122,8 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
-    ranked = ranking.rank([analysis.read(folder)])
+    sweep = analysis.read(folder)
+    ranked = ranking.rank([sweep])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
@@ -141,7 +142,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
         sys.exit(interruption.CODE)
     if not outcome.completed:
-        why = printable(analysis.first_failure(analysis.read(folder)))
+        why = printable(analysis.first_failure(sweep))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
         sys.exit(1)

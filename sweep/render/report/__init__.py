@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import jinja2
 import numpy as np
@@ -20,12 +21,15 @@ from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import LOST, Status, Value, is_number
+from sweep.render.tables import counted_by, filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.render.tables import efficiency_lines as worth_lines
-from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.space.domains import Domain, Range, choices, is_log
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, moment, money, printable, setting, settings
+
+if TYPE_CHECKING:
+    from sweep.searchers.optuna_study import Importance
 
 SLICES = 24  # parameters drawn at most, those that matter most
 AXES = 10  # of parallel coordinates at first; the reader may add others
@@ -74,9 +78,7 @@ def report_document(
             "trials": [[place[id(trial)] for trial in row.trials] for row in ranking.rows],
         },
         "importance": [
-            {"metric": metric, "rows": [_importance(one.param, one.share, one.low, one.high) for one in rows[:SLICES]]}
-            for metric, rows in shares.items()
-            if rows
+            {"metric": metric, "rows": list(map(_importance, rows[:SLICES]))} for metric, rows in shares.items() if rows
         ],
         "timeline": _timeline(accounts),
         "budgets": _budgets(accounts, worths),
@@ -178,8 +180,8 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
 
 
-def _importance(param: str, share: float, low: float, high: float) -> dict[str, object]:
-    return {"param": param, "share": round(share, 4), "low": round(low, 4), "high": round(high, 4)}
+def _importance(one: Importance) -> dict[str, object]:
+    return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
 def _packed(numbers: npt.NDArray[np.generic]) -> str:
@@ -318,8 +320,7 @@ def _told(account: ReportData, ranking: Ranking) -> Told:
 
 def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
-    counts = ", ".join(f"{count} {status.value}" for status, count in account.counts.items())
-    yield "trials", counts or "none"
+    yield "trials", counted_by(account.counts) or "none"
     if ranking.varying:
         more = len(ranking.varying) - NAMED
         yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
