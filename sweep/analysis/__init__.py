@@ -95,7 +95,6 @@ class Outline:
 
     @property
     def objective(self) -> Objective:
-        """The first objective."""
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:

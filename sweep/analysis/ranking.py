@@ -66,12 +66,11 @@ def judge(
     tables = [{row: by_seed(trials, metric) for row, trials in fit.items()} for metric, _ in objectives]
     front = [row for row in rows if row in best]
     found: dict[int, Compared] = {}
-    if not front or any(reasons[row] for row in front) or not tables:
-        pass
-    elif len(tables) > 1:
-        found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
-    else:
-        found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+    if front and tables and not any(reasons[row] for row in front):
+        if len(tables) > 1:
+            found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+        else:
+            found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
@@ -79,11 +78,11 @@ def judge(
 def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
     """Return how those verdicts were reached that were; empty where there is none."""
     tested = [one for one in judged if one.p is not None]
-    if several:
-        return FRONT if tested else ""
     if not tested:
         return ""
-    comparisons = f"{counted(len(tested), 'comparison')}"
+    if several:
+        return FRONT
+    comparisons = counted(len(tested), "comparison")
     drawn = next((one.p_error for one in tested if one.p_error), None)
     count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
@@ -347,7 +346,7 @@ def columns(ranking: Ranking) -> Columns:
             found[name] = kind, list(map(str, values)) if kind == "text" else values
 
     add("rank", "sweep")
-    found["trials"] = "text", [_trials(row) for row in rows]
+    found["trials"] = "text", [" ".join(map(str, sorted(trial.trial for trial in row.trials))) for row in rows]
     add("status", "completed", "epochs", "front")
     for name in dict.fromkeys(name for row in rows for name in row.params):
         found[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
@@ -360,10 +359,6 @@ def columns(ranking: Ranking) -> Columns:
         found[f"high.{metric}"] = "number", [one.interval[1] if one and one.interval else None for one in known]
     add(*_VERDICT)
     return found
-
-
-def _trials(row: Ranked) -> str:
-    return " ".join(str(number) for number in sorted(trial.trial for trial in row.trials))
 
 
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"

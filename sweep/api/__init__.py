@@ -21,7 +21,7 @@ from sweep.errors import InputError
 from sweep.render.tables import counted_by, filled, ranking_grid
 from sweep.store import reading
 from sweep.store.columns import NOT_MEASURED
-from sweep.store.folder import ResultsFolder, each_once, folders, told_apart
+from sweep.store.folder import ResultsFolder, folders, told_apart
 from sweep.store.object_store import is_url, store_of
 from sweep.store.remote import local
 from sweep.store.tables import Tables, of_params
@@ -100,8 +100,7 @@ class LoadedSweep:
         """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
-        names = told_apart(self.folders)
-        return {name: dict(folder.read_info().content) for name, folder in zip(names, self.folders, strict=True)}
+        return {name: dict(folder.read_info().content) for name, folder in told_apart(self.folders).items()}
 
     def ranking(self) -> Ranking:
         """Return all configurations, the best first, with the statistics of their repeats.
@@ -223,7 +222,7 @@ class LoadedSweep:
     def _only(self, what: str) -> ResultsFolder:
         if len(self.folders) == 1:
             return self.folders[0]
-        names = told_apart(self.folders)
+        names = [*told_apart(self.folders)]
         hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
         raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
 
@@ -248,7 +247,8 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    return loaded(each_once(folder for one in names for folder in _folders(local(results), one)))
+    found = (folder for one in names for folder in _folders(local(results), one))
+    return loaded([*told_apart(found).values()])
 
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
@@ -257,7 +257,7 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
     if len(folders) > 1:  # which their column tells apart
-        for frame, name in zip((*trials, *metrics), told_apart(folders) * 2, strict=True):
+        for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
     return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
 

@@ -80,15 +80,12 @@ class NotebookView:
 
     @property
     def standing(self) -> Standing:
-        """Where the sweep stands."""
         return self._watching.standing
 
     def replay(self, events: Iterable[Event]) -> None:
-        """See what happened before this session."""
         self._watching.replay(events)
 
     def on(self, event: Event) -> None:
-        """See an event."""
         with self._lock:
             self._watching.on(event)
         if self._thread is None and not self._over.is_set():
@@ -324,7 +321,6 @@ def retrain(
 
 
 def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep:
-    """Go on with a sweep, and return what it found."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
     folders = _folders(reopened.import_folders, given)

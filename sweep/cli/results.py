@@ -61,16 +61,16 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         show_finalists,
     )
     from sweep.store import reading
-    from sweep.store.folder import ResultsFolder, each_once, told_apart
+    from sweep.store.folder import ResultsFolder, told_apart
 
-    folders = each_once(ResultsFolder.open(results, name) for name in sweeps)
+    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
     read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
-    for folder, called in zip(folders, told_apart(folders), strict=True):
+    for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
         tables = reading.read(folder, [*wanted, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
-    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
+    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
     best = ranked.best[0].trials[0].trial if len(read) == 1 and ranked.best else None
     steps = () if best is None else analysis.lineage_of(read[0][0].trials, best)
     worths = [found for sweep, tables in read if (found := search_efficiency.of(sweep.name, ranked, tables))]
@@ -102,9 +102,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     """
     from sweep.render.report import page
     from sweep.store import replacing
-    from sweep.store.folder import ResultsFolder, each_once
+    from sweep.store.folder import ResultsFolder, told_apart
 
-    folders = each_once(ResultsFolder.open(results, name) for name in sweeps)
+    folders = [*told_apart(ResultsFolder.open(results, name) for name in sweeps).values()]
     target = output or folders[0].report
     html = page(folders)
     with replacing(target) as aside:

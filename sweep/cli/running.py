@@ -128,8 +128,8 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
     lines = [f"results  {folder.place}", f'pandas   sweep.load("{folder.place}").trials']
-    if (folder.path / "tensorboard").is_dir():
-        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
+    if folder.tensorboard.is_dir():
+        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if ranked.best:

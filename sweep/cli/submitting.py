@@ -95,7 +95,6 @@ class CodePackage:
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
-        """Write the archive."""
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
                 about = zipfile.ZipInfo(path.as_posix(), _OLD)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socketserver
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -49,14 +49,14 @@ class _Quiet(WSGIRequestHandler):
         """Keep requests off the terminal."""
 
 
-def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
+def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
     """Return a server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
 
     ``say`` hears what goes wrong later. Raises `InputError` for a taken port, a sweep that cannot be shown and where
     optuna-dashboard is not installed, `StoreError` for a damaged log.
     """
     library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
-    sweeps = [FollowedSweep(folder, say, name) for folder, name in zip(folders, told_apart(folders), strict=True)]
+    sweeps = [FollowedSweep(folder, say, name) for name, folder in told_apart(folders).items()]
     warnings.simplefilter("ignore")  # of Optuna, about what is experimental: not for those who look at a page
     try:
         server = Server((HOST, port), _Quiet)

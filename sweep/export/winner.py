@@ -219,17 +219,20 @@ def _plain(value: str) -> str:
 def _code(value: str) -> str:
     """Return a text between backticks, also in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
-    fence = "`"
-    while fence in flat:
-        fence += "`"
+    fence = _fence(flat, "`")
     space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-def _fenced(value: str, language: str) -> str:
-    fence = "```"
+def _fence(value: str, fence: str) -> str:
+    """Return a fence, as long as it must be to be none in a text."""
     while fence in value:
         fence += "`"
+    return fence
+
+
+def _fenced(value: str, language: str) -> str:
+    fence = _fence(value, "```")
     return f"{fence}{language}\n{printable(value).strip()}\n{fence}"
 
 

@@ -28,7 +28,6 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: Curve) -> dict[str, Value]:
-    """Return a curve as plain data."""
     return {
         "params": dict(curve.params),
         "rates": list(curve.rates),
@@ -183,7 +182,6 @@ def price_line(plan: Plan) -> str:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
-    """Return the plan as plain data."""
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),

@@ -98,7 +98,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     columns: dict[str, list[str]] = {
         "rank": [str(row.rank) for row in rows],
         "sweep": [row.sweep if several else "" for row in rows],
-        "trial": [_trials(row) for row in rows],
+        "trial": [numbered((trial.trial for trial in row.trials), ",", "-") for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_parts(row) for row in rows],
@@ -178,10 +178,6 @@ def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params]
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
     """Return a table of its columns by name."""
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
-
-
-def _trials(row: Ranked) -> str:
-    return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
 def _status(row: Ranked) -> str:

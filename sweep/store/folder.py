@@ -8,7 +8,8 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -92,6 +93,7 @@ class ResultsFolder:
     metrics = _Inside("metrics.parquet")
     configurations = _Inside("configurations.parquet")
     checkpoints = _Inside("checkpoints")
+    tensorboard = _Inside("tensorboard")
     requests = _Inside("requests")  # what other processes ask of the one that runs the sweep
     report = _Inside("report.html")
     debug_log = _Inside("debug.log")  # where the start-up noise of Ray and TensorFlow goes
@@ -261,15 +263,14 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
         return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
 
 
-def each_once(found: Iterable[ResultsFolder]) -> list[ResultsFolder]:
-    """Return sweeps in their order, each once, however often and by whichever paths it was named."""
-    return list({folder.path.resolve(): folder for folder in found}.values())
+def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
+    """Return sweeps by name, or by their places where several have one name.
 
-
-def told_apart(found: Sequence[ResultsFolder]) -> list[str]:
-    """Return a name for each of several sweeps: its own, or its place where another one has that name as well."""
-    names = [folder.name for folder in found]
-    return [folder.place if names.count(folder.name) > 1 else folder.name for folder in found]
+    Each is there once, however often and by whichever paths it was given.
+    """
+    each = {folder.path.resolve(): folder for folder in found}.values()
+    names = Counter(folder.name for folder in each)
+    return {folder.place if names[folder.name] > 1 else folder.name: folder for folder in each}
 
 
 def _check_name(name: str) -> None:

@@ -16,7 +16,6 @@ from waiting import until
 
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.export import tensorboard
 from sweep.export.tensorboard import EventFiles, LiveEventFiles
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -260,7 +259,7 @@ def test_two_processes_do_not_write_the_same_files(hostile: ResultsFolder, tmp_p
 
 def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
     folder = made(trial(0, Status.COMPLETED))
-    target = tensorboard.folder_of(folder)
+    target = folder.tensorboard
     with LiveEventFiles(folder, period_s=0.02):
         until(lambda: len(content(target)) >= 2)
         append(folder, trial(1, Status.RUNNING)[:2])

@@ -205,15 +205,6 @@ NAMED = 12  # parameters in a list
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A part of the time of all trials."""
-
-    name: str
-    took: str
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """A trial that came to nothing."""
 
@@ -231,7 +222,7 @@ class Told:
     name: str
     question: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
-    shares: tuple[Share, ...]
+    shares: tuple[tuple[str, str, float], ...]  # parts of the time of all trials: name, duration, percent
     starving: Mapping[int, str]
     provenance: tuple[tuple[str, str], ...]
     text: str
@@ -245,8 +236,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
-    names = told_apart(folders)
-    accounts = [report_data.read(folder, points, name) for folder, name in zip(folders, names, strict=True)]
+    accounts = [report_data.read(folder, points, name) for name, folder in told_apart(folders).items()]
     ranking = rank([one.sweep for one in accounts])
     worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
@@ -355,12 +345,12 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
-def _shares(account: ReportData) -> Iterator[Share]:
+def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
         if total and took > 0:
-            yield Share(name, duration(took), 100 * took / total)
+            yield name, duration(took), 100 * took / total
 
 
 def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Failure]:
@@ -398,14 +388,6 @@ TICKS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """An epoch below the drawing."""
-
-    x: float
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """The line of a trial: down from its parent, then to the right."""
 
@@ -425,7 +407,7 @@ class Drawn:
     width: int
     height: int
     rows: tuple[Row, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[tuple[float, int], ...]  # epochs below it: where, and which
     words: str
 
 
@@ -450,6 +432,6 @@ def _lineages(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
         kind = "best" if trial.trial in ancestors else "other"
         rows.append(Row(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
     step = max(-(-last // TICKS), 1)
-    ticks = tuple(Tick(at(epoch), epoch) for epoch in range(0, last + 1, step))
+    ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
     words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"
     return Drawn(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)
