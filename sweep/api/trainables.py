@@ -16,7 +16,7 @@ from typing import Any
 from sweep import errors
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
-from sweep.inspection import HERE, Source, importable, inspect_given
+from sweep.inspection import HERE, Source, import_folder, importable, inspect_given
 from sweep.runner import planning, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
@@ -82,7 +82,7 @@ def _folder(module: str) -> Path | None:
     if file is None:
         return Path()
     path = Path(file).resolve()
-    home = path.parents[module.count(".") + (path.stem == "__init__")]
+    home = import_folder(path, module)
     if errors.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))

@@ -55,7 +55,7 @@ class Screen:
             # After a full line the cursor is still on its last character, which would be cleared.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
-        self._write("".join(parts))
+        _put(self._file, "".join(parts))
         self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
@@ -69,10 +69,12 @@ class Screen:
                 self._console.print(line, soft_wrap=True)
         return captured.get().split("\n")[:-1]
 
-    def _write(self, text: str) -> None:
-        encoding = self._console.encoding
-        self._file.write(text.encode(encoding, "replace").decode(encoding))
-        self._file.flush()
+
+def _put(file: IO[str], text: str) -> None:
+    """Write at once, with a ``?`` for what the file's encoding has not."""
+    encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
+    file.write(text.encode(encoding, "replace").decode(encoding))
+    file.flush()
 
 
 def _erased(up: int) -> str:
@@ -277,10 +279,7 @@ class LiveView(Closing):
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
 
     def _write(self, line: str) -> None:
-        file = self._console.file
-        encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
         try:
-            file.write(printable(line).encode(encoding, "replace").decode(encoding) + "\n")
-            file.flush()
+            _put(self._console.file, f"{printable(line)}\n")
         except OSError:  # nobody reads any more (a closed pipe, a lost terminal): the sweep goes on
             self._lines = False
