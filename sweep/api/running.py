@@ -27,6 +27,7 @@ from sweep.api.trainables import Given, alone, kept_process
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
+from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session
 from sweep.runner.resuming import Reopened
@@ -40,7 +41,6 @@ from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
     from sweep.analysis.live_status import Standing
-    from sweep.render.live import LiveView
     from sweep.runner import View
     from sweep.runner.session import MakeView
 
@@ -136,23 +136,14 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Makes the view of a session, which begins with these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
-        view: View = drawing(spec, quiet=how.quiet)
+        view: View = on_terminal(spec, how)
         if not how.quiet and is_here():
-            view = NotebookView(drawing(spec), display())
-        for note in () if how.quiet else (*notes, *how.opening(folder)):
+            view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
+        for note in (*notes, *how.opening(folder)):
             view.say(note)
         return view
 
     return made
-
-
-def drawing(spec: Spec, *, quiet: bool = True) -> LiveView:
-    """Return what counts a sweep's events; ``quiet``: it is drawn elsewhere, or not at all."""
-    from sweep.analysis import Outline
-    from sweep.render import console
-    from sweep.render.live import LiveView
-
-    return LiveView(console(), Outline.of(spec), quiet=quiet)
 
 
 class How(TypedDict, total=False):

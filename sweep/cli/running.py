@@ -101,12 +101,9 @@ def viewer(spec: Spec, how: Options) -> MakeView:
     """Return what makes the view of a session once its folder and the terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
-        from sweep.analysis import Outline
-        from sweep.render import console
-        from sweep.render.live import LiveView
+        from sweep.render.live import on_terminal
 
-        debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
-        made = LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
+        made = on_terminal(spec, how)
         for line in how.opening(folder):
             made.say(line)
         return made

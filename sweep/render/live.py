@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -21,10 +21,14 @@ from rich.text import Text
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Ended, Standing, kind_of
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.render import STYLES
+from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
 from sweep.store import Closing
 from sweep.text import counted, duration, printable, score, settings, trials_named
+
+if TYPE_CHECKING:
+    from sweep.runner import Options
+    from sweep.spec import Spec
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
@@ -283,3 +287,9 @@ class LiveView(Closing):
             _put(self._console.file, f"{printable(line)}\n")
         except OSError:  # nobody reads any more (a closed pipe, a lost terminal): the sweep goes on
             self._lines = False
+
+
+def on_terminal(spec: Spec, how: Options) -> LiveView:
+    """Return the view of a session in this terminal, of which nothing is shown where it is quiet."""
+    debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
+    return LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)

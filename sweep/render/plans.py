@@ -28,15 +28,7 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: Curve) -> dict[str, Value]:
-    return {
-        "params": dict(curve.params),
-        "rates": list(curve.rates),
-        "losses": list(curve.losses),
-        "smoothed": list(curve.smoothed),
-        "steepest": curve.steepest,
-        "diverged": curve.diverged,
-        "tenth_of_diverged": curve.tenth,
-    }
+    return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
 def rates_lines(curve: Curve) -> list[str]:

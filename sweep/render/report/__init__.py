@@ -204,30 +204,6 @@ FAILURES = 50  # tracebacks at most
 NAMED = 12  # parameters in a list
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A trial that came to nothing."""
-
-    trial: str
-    status: str
-    reason: str
-    settings: str
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What is said of one sweep."""
-
-    name: str
-    question: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    shares: tuple[tuple[str, str, float], ...]  # parts of the time of all trials: name, duration, percent
-    starving: Mapping[int, str]
-    provenance: tuple[tuple[str, str], ...]
-    text: str
-
-
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives.
 
@@ -296,16 +272,17 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _told(account: ReportData, ranking: Ranking) -> Told:
-    return Told(
-        account.sweep.name,
-        account.question,
-        tuple(_facts(account, ranking)),
-        tuple(_shares(account)),
-        {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
-        tuple(_provenance(account.info)),
-        account.text,
-    )
+def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
+    """Return what the template says of one sweep."""
+    return {
+        "name": account.sweep.name,
+        "question": account.question,
+        "facts": list(_facts(account, ranking)),
+        "shares": list(_shares(account)),
+        "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
+        "provenance": list(_provenance(account.info)),
+        "text": account.text,
+    }
 
 
 def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
@@ -346,6 +323,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
 
 
 def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
+    """Yield the parts of the time of all trials: name, duration, percent."""
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
@@ -353,14 +331,16 @@ def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
             yield name, duration(took), 100 * took / total
 
 
-def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Failure]:
+def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+    """Yield what the template says of each trial that came to nothing."""
     for account in accounts:
         of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
                 named = printable(settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
-                yield Failure(f"trial {trial.trial}{of}", trial.status.value, trial.status_reason, named, error)
+                told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
+                yield {**told, "reason": trial.status_reason, "error": error}
 
 
 def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
