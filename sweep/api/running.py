@@ -205,7 +205,7 @@ def run(
         if wrong:
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
-        source = trainables.source_of(given, spec, where, folders)
+        source = trainables.source_of(given, spec, where, folders, here=options.address is None)
         notes = planning.notes(spec, source)
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
@@ -291,7 +291,7 @@ def retrain(
         )
         given = trainables.taken(made.spec.trainable if trainable is None else trainable)
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
-        source = trainables.source_of(given, spec, "retrain", folders)
+        source = trainables.source_of(given, spec, "retrain", folders, here=options.address is None)
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
@@ -316,7 +316,8 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
     given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
-    source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
+    where = str(reopened.folder.info)
+    source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
     view = viewer(reopened.spec, (), how)
     return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
@@ -397,8 +398,7 @@ def _options(function: str, how: How) -> Options:
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
     """Return what a session found, with what it trained; raises where it has not come to its end."""
-    called = folder.name if folder.path.parent == Path("results") else folder.place
-    again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
+    again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():
         try:
             outcome = drive()
@@ -411,6 +411,6 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
     found = replace(loaded([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
         raise SweepError(
-            f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
+            f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({folder.called!r}).trials"
         )
     return found

@@ -67,12 +67,15 @@ def again(target: str) -> Given:
     return Given(target, itself)
 
 
-def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> Source:
-    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
+def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
+    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads.
+
+    ``here`` as of `planning.check`.
+    """
     if given.itself is None:
-        return planning.check(spec, where, folders)
+        return planning.check(spec, where, folders, here=here)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
-    planning.check_source(spec, where, source)
+    planning.check_source(spec, where, source, here=here)
     return source
 
 

@@ -57,10 +57,14 @@ class ResultsFolder:
         return self.path.absolute().name
 
     @property
+    def called(self) -> str:
+        """What opens it: the name, or the path where it is not in ``results/``."""
+        return self.name if self.path.parent == Path("results") else self.place
+
+    @property
     def address(self) -> str:
-        """What to type after ``resume`` and its kin: the name, or the path where it is not in ``results/``."""
-        plain = self.path.parent == Path("results")
-        return shlex.quote(self.name if plain else self.place)
+        """What to type after ``resume`` and its kin."""
+        return shlex.quote(self.called)
 
     @property
     def to_resume(self) -> str:
