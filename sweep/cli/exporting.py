@@ -60,7 +60,7 @@ def _csv(folder: ResultsFolder, target: Path) -> str:
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     from sweep.export import mlflow_runs, runs
 
-    there = uri or mlflow_runs.local_uri(target)
+    there = mlflow_runs.local_uri(target) if uri is None else uri
     done = mlflow_runs.export(runs.read(folder), there)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
