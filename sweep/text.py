@@ -53,8 +53,13 @@ def figure(value: float) -> str:
     return f"{value:.4g}"
 
 
-def score(value: float) -> str:
-    """Return four significant digits with their zeros, so that a column of results can be compared at a glance."""
+def score(value: float | None) -> str:
+    """Return four significant digits with their zeros, so that a column of results can be compared at a glance.
+
+    Empty for None.
+    """
+    if value is None:
+        return ""
     return f"{value:#.4g}" if math.isfinite(value) and 1e-4 <= abs(value) < 1e4 else figure(value)
 
 

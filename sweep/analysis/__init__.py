@@ -96,7 +96,6 @@ class Outline:
 
     @property
     def objective(self) -> Objective:
-        """The first objective."""
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
@@ -135,6 +134,7 @@ class Sweep:
     """One sweep and its trials, in the order in which they were started."""
 
     folder: ResultsFolder
+    name: str  # that of its trials, by which they are told from those of other sweeps
     info: SweepInfo
     objectives: Objectives
     trials: tuple[Trial, ...]
@@ -159,20 +159,22 @@ def read(folder: ResultsFolder) -> Sweep:
     return of_tables(folder, reading.read(folder, metrics=()))
 
 
-def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
-    """Return the sweep in a folder, of which the table of trials has been read."""
+def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
+    """Return the sweep in a folder, of which the table of trials has been read, by its own name or another one."""
     from sweep.store import reading
 
+    name = name or folder.name
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    columns["sweep"] = [name] * read_tables.trials.num_rows
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):  # columns that tables may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info, cost = folder.read_info(), reading.total(read_tables.trials, COST)
-    return Sweep(folder, info, info.objectives, trials, read_tables.history, cost)
+    return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -195,7 +197,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 def of_other_code(sweeps: Sequence[Sweep]) -> str:
     """Return that trainings differ in more than their parameters, and in what; empty where that is not known of any."""
-    mixed = [sweep.info.name for sweep in sweeps if sweep.info.is_mixed]
+    mixed = [sweep.name for sweep in sweeps if sweep.info.is_mixed]
     told = []
     if mixed:
         of = f" of {' and '.join(mixed)}" if len(sweeps) > 1 else ""

@@ -110,11 +110,12 @@ class Rung:
 
 
 class Follower:
-    """Gives the events of a log as they come."""
+    """Gives the events of a log as they come, those after its first ``offset`` bytes."""
 
-    def __init__(self, folder: ResultsFolder) -> None:
+    def __init__(self, folder: ResultsFolder, offset: int = 0) -> None:
         self._folder, self._path = folder, folder.log
-        self._offset, self._mark = 0, ""
+        self._offset = offset
+        self._mark = log.mark(self._path, offset) if offset and self._path.exists() else ""
         self._refreshed = time.monotonic()
 
     @property

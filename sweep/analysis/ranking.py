@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
@@ -25,7 +25,7 @@ from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
 if TYPE_CHECKING:
-    from sweep.store.tables import Tables
+    from sweep.store.tables import Columns, Kind, Tables
 
 
 PAIRED = (
@@ -66,24 +66,23 @@ def judge(
     tables = [{row: by_seed(trials, metric) for row, trials in fit.items()} for metric, _ in objectives]
     front = [row for row in rows if row in best]
     found: dict[int, Compared] = {}
-    if not front or any(reasons[row] for row in front) or not tables:
-        pass
-    elif len(tables) > 1:
-        found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
-    else:
-        found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+    if front and tables and not any(reasons[row] for row in front):
+        if len(tables) > 1:
+            found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+        else:
+            found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
-    return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, reason=reasons[row] or why) for row in rows}
+    return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
 
 def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
     """Return how those verdicts were reached that were; empty where there is none."""
     tested = [one for one in judged if one.p is not None]
-    if several:
-        return FRONT if tested else ""
     if not tested:
         return ""
-    comparisons = f"{counted(len(tested), 'comparison')}"
+    if several:
+        return FRONT
+    comparisons = counted(len(tested), "comparison")
     drawn = next((one.p_error for one in tested if one.p_error), None)
     count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
@@ -227,28 +226,19 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     return _judged(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
 
 
+_VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
+"""What a row and a `Compared` say by the same names."""
+
+
 def _judged(ranking: Ranking, folds: int) -> Ranking:
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     objectives = ranking.objectives if several else ranking.objectives[:1]
     judged = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
-    rows = [
-        structs.replace(
-            row,
-            verdict=one.verdict,
-            difference=one.difference,
-            difference_low=one.low,
-            difference_high=one.high,
-            p=one.p,
-            p_holm=one.p_holm,
-            p_any=one.p_any,
-            p_error=one.p_error,
-            more=one.more,
-            undecided=one.reason,
-        )
-        for row in ranking.rows
-        for one in [judged[row.rank]]
-    ]
+    rows = []
+    for row in ranking.rows:
+        one = judged[row.rank]
+        rows.append(structs.replace(row, **{name: getattr(one, name) for name in _VERDICT}))
     return replace(ranking, rows=tuple(rows), method=method(judged.values(), folds, several=len(objectives) > 1))
 
 
@@ -341,60 +331,37 @@ def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, 
     return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))
 
 
-_SAME = (
-    *("rank", "sweep", "status", "completed", "epochs", "front"),
-    *("verdict", "difference", "difference_low", "difference_high", "p", "p_holm", "p_any", "p_error"),
-    *("more", "undecided"),
-)
-_TYPES = {
-    **dict.fromkeys(("rank", "epochs", "front", "more"), "int"),
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(("rank", "epochs", "front", "more"), "integer"),
     **dict.fromkeys(("sweep", "status", "verdict", "undecided"), "text"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Values by name; those of parameters may be of any type."""
-
-    params: Mapping[str, Sequence[object]]
-    numbers: Mapping[str, Sequence[float | None]]
-    integers: Mapping[str, Sequence[int | None]]
-    texts: Mapping[str, Sequence[str | None]]
-    names: tuple[str, ...]  # of all, in their order
 
 
 def columns(ranking: Ranking) -> Columns:
     """Return the rows of a ranking by column, as results/README.md lists them."""
     rows = ranking.rows
-    params = dict.fromkeys(name for row in rows for name in row.params)
-    numbers: dict[str, Sequence[float | None]] = {}
-    integers: dict[str, Sequence[int | None]] = {}
-    texts: dict[str, Sequence[str | None]] = {"trials": [_trials(row) for row in rows]}
-    for name in _SAME:
-        values = [getattr(row, name) for row in rows]
-        match _TYPES.get(name):
-            case "int":
-                integers[name] = values
-            case "text":
-                texts[name] = [str(value) for value in values]
-            case _:
-                numbers[name] = values
-    integers["seeds"] = [len(row.scores[0].values) if row.scores else 0 for row in rows]
-    scores = []
+    found: dict[str, tuple[Kind, Sequence[Any]]] = {}
+
+    def add(*names: str) -> None:
+        for name in names:
+            values = [getattr(row, name) for row in rows]
+            kind = _KINDS.get(name, "number")
+            found[name] = kind, list(map(str, values)) if kind == "text" else values
+
+    add("rank", "sweep")
+    found["trials"] = "text", [" ".join(map(str, sorted(trial.trial for trial in row.trials))) for row in rows]
+    add("status", "completed", "epochs", "front")
+    for name in dict.fromkeys(name for row in rows for name in row.params):
+        found[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
+    found["seeds"] = "integer", [len(row.scores[0].values) if row.scores else 0 for row in rows]
     for at, (metric, _) in enumerate(ranking.objectives):
         known = [row.scores[at] if row.scores else None for row in rows]
-        numbers[f"mean.{metric}"] = [None if one is None else one.mean for one in known]
-        numbers[f"std.{metric}"] = [None if one is None else one.std for one in known]
-        numbers[f"low.{metric}"] = [one.interval[0] if one and one.interval else None for one in known]
-        numbers[f"high.{metric}"] = [one.interval[1] if one and one.interval else None for one in known]
-        scores += [f"{word}.{metric}" for word in ("mean", "std", "low", "high")]
-    by_param = {f"param.{name}": [row.params.get(name) for row in rows] for name in params}
-    names = (*_SAME[:2], "trials", *_SAME[2:6], *by_param, "seeds", *scores, *_SAME[6:])
-    return Columns(by_param, numbers, integers, texts, names)
-
-
-def _trials(row: Ranked) -> str:
-    return " ".join(str(number) for number in sorted(trial.trial for trial in row.trials))
+        found[f"mean.{metric}"] = "number", [None if one is None else one.mean for one in known]
+        found[f"std.{metric}"] = "number", [None if one is None else one.std for one in known]
+        found[f"low.{metric}"] = "number", [one.interval[0] if one and one.interval else None for one in known]
+        found[f"high.{metric}"] = "number", [one.interval[1] if one and one.interval else None for one in known]
+    add(*_VERDICT)
+    return found
 
 
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"
@@ -426,12 +393,16 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
     if not examples:
         return None
     if is_share(metric) and 0 <= level <= 1:
+        deviation, method = math.sqrt(level * (1 - level)), "Wilson"
         low, high = statistics.interval_of_share(level * examples, examples)
-        return _noise(metric, level, examples, math.sqrt(level * (1 - level)), (low, high), "Wilson")
-    if metric == LOSS and loss_deviation is not None:
-        half = statistics.Z * loss_deviation / math.sqrt(examples)
-        return _noise(metric, level, examples, loss_deviation, (level - half, level + half), "bootstrap")
-    return None
+    elif metric == LOSS and loss_deviation is not None:
+        deviation, method = loss_deviation, "bootstrap"
+        half = statistics.Z * deviation / math.sqrt(examples)
+        low, high = level - half, level + half
+    else:
+        return None
+    difference = statistics.Z * math.sqrt(2 / examples) * deviation
+    return HeldOut(metric, level, examples, deviation, low, high, difference, method)
 
 
 def is_share(metric: str) -> bool:
@@ -475,10 +446,3 @@ def deviation(read: Tables, trials: Collection[int]) -> float | None:
     last = dict(zip(rows[theirs].tolist(), found[theirs].tolist(), strict=True))
     known = [value for value in last.values() if not math.isnan(value)]
     return math.sqrt(sum(value**2 for value in known) / len(known)) if known else None
-
-
-def _noise(
-    metric: str, level: float, examples: int, deviation: float, interval: tuple[float, float], method: str
-) -> HeldOut:
-    difference = statistics.Z * math.sqrt(2 / examples) * deviation
-    return HeldOut(metric, level, examples, deviation, *interval, difference, method)

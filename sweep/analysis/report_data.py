@@ -300,18 +300,18 @@ class ReportData:
         return tuple(lines)
 
 
-def read(folder: ResultsFolder, points: int = POINTS) -> ReportData:
-    """Read a sweep, with so many points of curves at most. Raises `StoreError`."""
+def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
+    """Read a sweep, by its own name or another one, with so many points of curves at most. Raises `StoreError`."""
     from sweep.store import reading
 
     running = folder.is_running()
     read = reading.read(folder)
-    sweep = of_tables(folder, read)
+    sweep = of_tables(folder, read, name)
     errors = reading.columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
     return ReportData(
         sweep,
-        costs_of(folder.name, read),
+        costs_of(sweep.name, read),
         curves_of(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
         timeline_of(folder.log, read),
         {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},

@@ -28,14 +28,15 @@ POINTS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
-    """The best score found within each budget; NaN before the first, each array is (budgets,)."""
+class Found:
+    """The best score against one kind of budget; NaN until something was found."""
 
-    budgets: Floats
-    expected: Floats  # mean over orderings
-    low: Floats  # of 95 % of them
-    high: Floats
-    found: Floats  # in the order in which it was
+    unit: str  # "epochs" or "hours" of training, all trials together
+    budgets: tuple[float, ...]
+    found: tuple[float, ...]  # in the order in which it was
+    expected: tuple[float, ...]  # mean over 200 orders of the same configurations
+    low: tuple[float, ...]  # 95 % of them
+    high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Correlation:
     high: float | None
 
 
-def course(losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective, seed: int = 0) -> Course:
+def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> Found:
     """Return the best score by what was spent, over 200 orders of configurations with these losses.
 
     A loss that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
@@ -57,7 +58,7 @@ def course(losses: Sequence[float] | Floats, costs: Sequence[float], objective: 
     losses = np.nan_to_num(np.asarray(losses, dtype=np.float64), nan=math.inf)
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
-    draws = np.random.default_rng(seed)
+    draws = np.random.default_rng(0)
     runs = np.array([_best(losses, spent, draws.permutation(len(losses)), budgets) for _ in range(ORDERINGS)])
     # Until every ordering has found something its mean is of those that have.
     known = np.where(np.isfinite(runs), runs, np.nan)
@@ -68,9 +69,9 @@ def course(losses: Sequence[float] | Floats, costs: Sequence[float], objective: 
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
     low, high = np.sort(objective.sign * bounds, axis=0)
     found = _best(losses, spent, np.arange(len(losses)), budgets)
-    return Course(
-        budgets, objective.sign * mean, low, high, np.where(np.isfinite(found), objective.sign * found, np.nan)
-    )
+    found = np.where(np.isfinite(found), objective.sign * found, np.nan)
+    columns = (budgets, found, objective.sign * mean, low, high)
+    return Found(unit, *(tuple(column.tolist()) for column in columns))
 
 
 def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
@@ -107,18 +108,6 @@ def _ranks(values: Floats) -> Floats:
 Places = npt.NDArray[np.intp]
 
 LEAST = 3  # completed configurations below which there is nothing to order
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The best score against one kind of budget; NaN until something was found."""
-
-    unit: str  # "epochs" or "hours" of training, all trials together
-    budgets: tuple[float, ...]
-    found: tuple[float, ...]  # in the order in which it was
-    expected: tuple[float, ...]  # mean over 200 orders of the same configurations
-    low: tuple[float, ...]  # 95 % of them
-    high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +162,13 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
         "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
         "hours": [sum(seconds[trial.trial] for trial in row.trials) / 3600 for row in rows],
     }
-    budgets = []
-    for unit, cost in costs.items():
-        if sum(cost) > 0:
-            run = course(losses, cost, one)
-            columns = (run.budgets, run.found, run.expected, run.low, run.high)
-            budgets.append(Found(unit, *(tuple(column.tolist()) for column in columns)))
+    budgets = tuple(course(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # Without an epoch before the last one the first is looked at for the control alone.
     rungs = tuple(_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
     control = _control(rows, losses, means[:, 0], complete, one)
-    return SearchEfficiency(sweep, metric, goal, tuple(budgets), control, rungs)
+    return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
 def _searched(row: Ranked) -> Ranked | None:

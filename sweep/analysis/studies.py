@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweep.analysis import Sweep, Trial, of_tables, varying
+from sweep.analysis.live_status import Follower
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
@@ -16,7 +17,6 @@ from sweep.searchers.optuna_study import Axis, Told, study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied, choices
 from sweep.spec import parse
-from sweep.store import log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 from sweep.store.sweep_info import Objectives
@@ -175,34 +175,27 @@ class FollowedSweep:
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)
         self._ledger.trials = {one.trial: _state(one, self._told[one.trial]) for one in sweep.trials}
-        self._read_to(read.history.log_bytes)
+        self._follower: Follower | None = Follower(self._folder, read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
         self._draw()
 
     def _follow(self) -> None:
-        if self._folder.log.exists() and log.is_another(self._folder.log, self._offset, self._mark):
-            self._load()
-            return
-        changed: set[int] = set()
-        offset = self._offset
-        while self._folder.log.exists():
-            events, offset = log.read_from(self._folder.log, offset)
-            if not events:
-                break
+        follower, changed = self._follower, set[int]()
+        while (events := follower.more() if follower else None) != []:
+            if events is None:
+                self._load()
+                return
+            self._follower = None  # where one of them cannot be, the next look reads all
             with naming(self._folder.log):
                 for event in events:
                     self._observe(event, changed)
-        self._read_to(offset)
+            self._follower = follower
         alive = self._folder.is_running()
         if alive != self._alive:
             self._alive = alive
             changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
         self._tell(changed)
-
-    def _read_to(self, offset: int) -> None:
-        self._offset = offset
-        self._mark = log.mark(self._folder.log, offset) if self._folder.log.exists() else ""
 
     def _observe(self, event: Event, changed: set[int]) -> None:
         match self._ledger.observe(event):

@@ -108,7 +108,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
     found = _answer(ranking, running=running) + _without_luck(ranking)
-    data = of_other_data(_seen(trial for row in ranking.rows for trial in row.trials))
+    data = of_other_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, data, ranking.other_code)))
 
 
@@ -117,22 +117,23 @@ MOST_STATES = 3  # of the data, that are named
 
 
 class Seen(NamedTuple):
-    """The data of a trial."""
+    """The data of a trial, by the names of `Trial`."""
 
     sweep: str
     trial: int
     data: str | None
-    reads: str | None  # what of its parameters they follow from
+    data_reads: str | None
 
 
-def of_other_data(trials: Iterable[Seen]) -> str:
+def of_other_data(trials: Iterable[Seen | Trial]) -> str:
     """Return that trials have seen different data, and what to do; empty where that is not known of any.
 
     Data that follow from the trials' own parameters differ as the author wants: those of equal reads are compared.
     """
-    seen: dict[str, dict[str, list[Seen]]] = {}
-    for one in sorted(one for one in trials if one.data is not None and one.reads is not None):
-        seen.setdefault(one.reads or "", {}).setdefault(one.data or "", []).append(one)
+    seen: dict[str, dict[str, list[Seen | Trial]]] = {}
+    for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
+        if one.data is not None and one.data_reads is not None:
+            seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
     states = max(seen.values(), key=len, default={})
     if len(states) < 2:
         return ""
@@ -149,10 +150,6 @@ def of_other_data(trials: Iterable[Seen]) -> str:
         f"These trials have seen different data, and their scores do not compare (fingerprints {'; '.join(told)}). "
         "To compare them, train all on the same data, in a new sweep: python -m sweep run FILE."
     )
-
-
-def _seen(trials: Iterable[Trial]) -> Iterable[Seen]:
-    return (Seen(one.sweep, one.trial, one.data, one.data_reads) for one in trials)
 
 
 def _without_luck(ranking: Ranking) -> str:
@@ -397,6 +394,6 @@ def listed(folder: ResultsFolder) -> Listed:
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
         cost=sweep.cost,
-        other_data=of_other_data(_seen(sweep.trials)),
+        other_data=of_other_data(sweep.trials),
         other_code=ranking.other_code,
     )

@@ -18,9 +18,10 @@ import pandas as pd
 from sweep.analysis import Sweep, lineage_of, of_tables, verdict
 from sweep.analysis.ranking import Ranking, columns, rank
 from sweep.errors import InputError
-from sweep.render.tables import filled, ranking_grid
+from sweep.render.tables import counted_by, filled, ranking_grid
 from sweep.store import reading
-from sweep.store.folder import ResultsFolder, folders
+from sweep.store.columns import NOT_MEASURED
+from sweep.store.folder import ResultsFolder, folders, told_apart
 from sweep.store.object_store import is_url, store_of
 from sweep.store.remote import local
 from sweep.store.tables import Tables, of_params
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 Frame: TypeAlias = pd.DataFrame
 
-_NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp"})
-
 
 def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
     """Return values of a parameter as ``trials`` has them: JSON text where no one type holds those of a sweep."""
@@ -47,7 +46,10 @@ def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     """A metric by epoch: the index is the epoch, from 1; a column per trial in their order, of several sweeps per
     sweep and trial. NaN after a trial's last epoch. Raises InputError that names the metrics for another."""
-    known = {name.removeprefix("metric."): name for name in of_epochs.columns if name not in _NO_CURVES}
+    measured = [name for name in of_epochs.columns if name not in NOT_MEASURED]
+    known = {name.removeprefix("metric."): name for name in measured}
+    # A metric goes before a measure of its name, such as the cost.
+    known |= {name.removeprefix("metric."): name for name in measured if name.startswith("metric.")}
     column = known.get(metric.removeprefix("metric."))
     if column is None:
         hint = f"{guess(metric, known)} there are: {', '.join(known)}".lstrip()
@@ -85,19 +87,20 @@ class LoadedSweep:
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
         """Trial by trial, for a ranking."""
-        return tuple(of_tables(folder, one) for folder, one in zip(self.folders, self._tables, strict=True))
+        each = zip(self.folders, self._tables, told_apart(self.folders), strict=True)
+        return tuple(of_tables(*one) for one in each)
 
     @property
     def name(self) -> str:
         """The sweep's name; of several, all of them."""
-        return ", ".join(folder.name for folder in self.folders)
+        return ", ".join(told_apart(self.folders))
 
     @property
     def info(self) -> dict[str, object]:
         """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
-        return {folder.name: dict(folder.read_info().content) for folder in self.folders}
+        return {name: dict(folder.read_info().content) for name, folder in told_apart(self.folders).items()}
 
     def ranking(self) -> Ranking:
         """Return all configurations, the best first, with the statistics of their repeats.
@@ -109,13 +112,13 @@ class LoadedSweep:
     def configurations(self) -> Frame:
         """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
         found = columns(self.ranking())
+        _, sweeps = found["sweep"]
+        dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
         series = {
-            **{name: _as_in_trials(values, found.texts["sweep"]) for name, values in found.params.items()},
-            **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
-            **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
-            **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+            name: _as_in_trials(values, sweeps) if kind == "param" else pd.Series(values, dtype=dtypes[kind])
+            for name, (kind, values) in found.items()
         }
-        return pd.DataFrame({name: series[name] for name in found.names})
+        return pd.DataFrame(series)
 
     def best(self, n: int = 1) -> Frame:
         """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
@@ -219,7 +222,7 @@ class LoadedSweep:
     def _only(self, what: str) -> ResultsFolder:
         if len(self.folders) == 1:
             return self.folders[0]
-        names = [folder.name for folder in self.folders]
+        names = [*told_apart(self.folders)]
         hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
         raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
 
@@ -244,8 +247,8 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    folders = {folder.path.resolve(): folder for one in names for folder in _folders(local(results), one)}
-    return loaded([*folders.values()])
+    found = (folder for one in names for folder in _folders(local(results), one))
+    return loaded([*told_apart(found).values()])
 
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
@@ -253,6 +256,9 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
+    if len(folders) > 1:  # which their column tells apart
+        for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
+            frame["sweep"] = pd.Series(name, frame.index, "str")
     return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
 
 
@@ -287,19 +293,18 @@ ROWS = 5
 
 def line(sweeps: Sequence[Sweep]) -> str:
     """``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
-    return printable("\n".join(f"<sweep {one.folder.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+    return printable("\n".join(f"<sweep {one.name}: {'; '.join(_facts(one))}>" for one in sweeps))
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
     """Name, state, counts and best of each sweep, and the first rows of the ranking."""
-    heads = "".join(f"<div><b>{_text(one.folder.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    heads = "".join(f"<div><b>{_text(one.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
     return f"<div>{heads}{''.join(_table(sweeps))}</div>"
 
 
 def _facts(one: Sweep) -> Iterator[str]:
     yield one.state
-    counts = Counter(trial.status.value for trial in one.trials)
-    yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
+    yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
         yield duration(one.history.active_s)
     ranking = rank([one])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, Unpack
 
 from rich.console import Console
 from rich.text import Text
@@ -27,6 +27,7 @@ from sweep.api.trainables import Given, alone, kept_process
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
+from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session
 from sweep.runner.resuming import Reopened
@@ -40,29 +41,13 @@ from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
     from sweep.analysis.live_status import Standing
-    from sweep.render.live import LiveView
-    from sweep.runner import Options, View
+    from sweep.runner import View
     from sweep.runner.session import MakeView
 
 
 DRAW_S = 0.5
 SAID = 20  # lines that stay
 WIDTH, HEIGHT = 100, 24  # characters, lines
-
-
-class Drawing(Protocol):
-    """What counts a sweep's events and can be drawn."""
-
-    @property
-    def standing(self) -> Standing: ...
-
-    def replay(self, events: Iterable[Event]) -> None: ...
-
-    def on(self, event: Event) -> None: ...
-
-    def close(self) -> None: ...
-
-    def lines(self, frame: Frame) -> list[Text]: ...
 
 
 def is_here() -> bool:
@@ -86,7 +71,7 @@ def display() -> Callable[[str], None]:
 class NotebookView:
     """Shows a sweep in one place of a cell's output, drawn anew by a thread of its own."""
 
-    def __init__(self, watching: Drawing, draw: Callable[[str], None]) -> None:
+    def __init__(self, watching: LiveView, draw: Callable[[str], None]) -> None:
         self._watching, self._draw = watching, draw
         self._said: deque[str] = deque(maxlen=SAID)
         self._lock = threading.Lock()
@@ -95,15 +80,12 @@ class NotebookView:
 
     @property
     def standing(self) -> Standing:
-        """Where the sweep stands."""
         return self._watching.standing
 
     def replay(self, events: Iterable[Event]) -> None:
-        """See what happened before this session."""
         self._watching.replay(events)
 
     def on(self, event: Event) -> None:
-        """See an event."""
         with self._lock:
             self._watching.on(event)
         if self._thread is None and not self._over.is_set():
@@ -154,27 +136,14 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Makes the view of a session, which begins with these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
-        view: View = _live(spec, quiet=how.quiet)
+        view: View = on_terminal(spec, how)
         if not how.quiet and is_here():
-            view = NotebookView(drawing(spec), display())
-        for note in () if how.quiet else (*notes, *how.opening(folder)):
+            view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
+        for note in (*notes, *how.opening(folder)):
             view.say(note)
         return view
 
     return made
-
-
-def drawing(spec: Spec) -> Drawing:
-    """Return what counts a sweep's events and is drawn elsewhere."""
-    return _live(spec, quiet=True)
-
-
-def _live(spec: Spec, *, quiet: bool) -> LiveView:
-    from sweep.analysis import Outline
-    from sweep.render import console
-    from sweep.render.live import LiveView
-
-    return LiveView(console(), Outline.of(spec), quiet=quiet)
 
 
 class How(TypedDict, total=False):
@@ -236,7 +205,7 @@ def run(
         if wrong:
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
-        source = trainables.source_of(given, spec, where, folders)
+        source = trainables.source_of(given, spec, where, folders, here=options.address is None)
         notes = planning.notes(spec, source)
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
@@ -263,8 +232,7 @@ def resume(
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=options.max_concurrent)):
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent)
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
@@ -287,8 +255,7 @@ def confirm(
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)):
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
 
@@ -314,9 +281,7 @@ def retrain(
     options = _options("retrain", how)
     require_locks()
     with alone():
-        wrong = list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs))
-        if wrong:
-            raise InputError(wrong)
+        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
         folder = ResultsFolder.open(local(results, "results"), str(name))
         made = retraining.prepare(
             folder,
@@ -324,9 +289,9 @@ def retrain(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
-        given = trainables.again(made.spec.trainable) if trainable is None else trainables.taken(trainable)
+        given = trainables.taken(made.spec.trainable if trainable is None else trainable)
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
-        source = trainables.source_of(given, spec, "retrain", folders)
+        source = trainables.source_of(given, spec, "retrain", folders, here=options.address is None)
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
@@ -347,12 +312,12 @@ def retrain(
 
 
 def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep:
-    """Go on with a sweep, and return what it found."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
-    given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
+    given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
-    source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
+    where = str(reopened.folder.info)
+    source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
     view = viewer(reopened.spec, (), how)
     return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
@@ -387,6 +352,11 @@ def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
 def _free_name(given: Given | None, what: Mapping[str, Any], results: Path) -> str:
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
     return free_name(results, name)
+
+
+def _refuse(**counts: int | None) -> None:
+    if wrong := list(_wrong(**counts)):
+        raise InputError(wrong)
 
 
 def _wrong(**counts: int | None) -> Iterator[Problem]:
@@ -428,8 +398,7 @@ def _options(function: str, how: How) -> Options:
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
     """Return what a session found, with what it trained; raises where it has not come to its end."""
-    called = folder.name if folder.path.parent == Path("results") else folder.place
-    again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
+    again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():
         try:
             outcome = drive()
@@ -442,6 +411,6 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
     found = replace(loaded([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
         raise SweepError(
-            f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
+            f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({folder.called!r}).trials"
         )
     return found

@@ -16,7 +16,7 @@ from typing import Any
 from sweep import errors
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
-from sweep.inspection import HERE, Source, importable, inspect_given
+from sweep.inspection import HERE, Source, import_folder, importable, inspect_given
 from sweep.runner import planning, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
@@ -67,12 +67,15 @@ def again(target: str) -> Given:
     return Given(target, itself)
 
 
-def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> Source:
-    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
+def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
+    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads.
+
+    ``here`` as of `planning.check`.
+    """
     if given.itself is None:
-        return planning.check(spec, where, folders)
+        return planning.check(spec, where, folders, here=here)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
-    planning.check_source(spec, where, source)
+    planning.check_source(spec, where, source, here=here)
     return source
 
 
@@ -82,7 +85,7 @@ def _folder(module: str) -> Path | None:
     if file is None:
         return Path()
     path = Path(file).resolve()
-    home = path.parents[module.count(".") + (path.stem == "__init__")]
+    home = import_folder(path, module)
     if errors.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))
@@ -96,7 +99,7 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     """
     kept = restoring.find(folder, trial, epoch)
     target = kept.sweep.spec.trainable
-    given = again(target) if trainable is None else taken(trainable)
+    given = taken(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():

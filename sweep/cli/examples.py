@@ -168,5 +168,4 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
         return
     start = example(name)
     more = {} if start.beside is None else {start.beside.name: start.beside.read_text()}
-    write({f"{name}.yaml": start.text, **more}, to)
-    click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
+    _conclude({f"{name}.yaml": start.text, **more}, name, to)

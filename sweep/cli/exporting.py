@@ -60,7 +60,7 @@ def _csv(folder: ResultsFolder, target: Path) -> str:
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     from sweep.export import mlflow_runs, runs
 
-    there = uri or mlflow_runs.local_uri(target)
+    there = mlflow_runs.local_uri(target) if uri is None else uri
     done = mlflow_runs.export(runs.read(folder), there)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
@@ -101,10 +101,10 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
     """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
     from sweep.export.dashboard import serve
-    from sweep.store.folder import ResultsFolder
+    from sweep.store.folder import ResultsFolder, told_apart
 
-    folders = list({(found := ResultsFolder.open(results, name)).path: found for name in sweeps}.values())
-    with serve(folders, port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
+    with serve(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):

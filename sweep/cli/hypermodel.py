@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from sweep.errors import InputError
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
 from sweep.spec import parse
+from sweep.spec.validation import flow
 from sweep.text import shortened
 
 MOST = 200
@@ -29,8 +28,6 @@ FEW, PAIRS = 4, 24
 """Of longer ranges the ends are tried first, and all only if these differ; so many pairs of choices are tried at once.
 """
 
-_PLAIN = re.compile(r"[A-Za-z_][\w.]*")
-_WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 Build: TypeAlias = Callable[[Hyperparameters], object]
 Space: TypeAlias = "dict[str, Declaration]"
 
@@ -134,7 +131,8 @@ class _Builds:
 
     def _check_again(self, first: Declaration, one: Declaration) -> None:
         if one.keys != first.keys and one.when != first.when:
-            what = f"declares {one.name!r} for some choices as {_flow(first.keys)} and for others as {_flow(one.keys)}"
+            keys, others = flow({**first.keys}), flow({**one.keys})
+            what = f"declares {one.name!r} for some choices as {keys} and for others as {others}"
             raise InputError.one(self._where, what, "give each of them a name of its own")
 
 
@@ -309,7 +307,7 @@ class {_class_name(name)}(KerasTrainable):
 
 
 def _file(name: str, trainable: str, target: str, space: Space) -> str:
-    rows = [f"  {_flow(one.name)}: {_flow(_keys(one))}" for one in space.values()]
+    rows = [f"  {flow(one.name)}: {flow(_keys(one))}" for one in space.values()]
     return "\n".join(
         [
             f"# The space that {target} declares.",
@@ -330,16 +328,6 @@ def _file(name: str, trainable: str, target: str, space: Space) -> str:
 def _keys(one: Declaration) -> dict[str, Any]:
     when = {name: values[0] if len(values) == 1 else list(values) for name, values in one.when.items()}
     return {**one.keys, **({"when": when} if when else {})}
-
-
-def _flow(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_flow(part)}" for key, part in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS_OF_YAML:
-        return value
-    return json.dumps(value)
 
 
 def _class_name(name: str) -> str:

@@ -37,18 +37,12 @@ MOST_BYTES = 900_000
 """Of files in a ConfigMap, which may have 1 MiB with all that is around them."""
 
 SPOT: Mapping[str, tuple[dict[str, str], dict[str, str]]] = {
-    "gke": (
-        {"cloud.google.com/gke-spot": "true"},
-        {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
-    ),
-    "eks": (
-        {"eks.amazonaws.com/capacityType": "SPOT"},
-        {"key": "eks.amazonaws.com/capacityType", "operator": "Equal", "value": "SPOT", "effect": "NoSchedule"},
-    ),
-    "aks": (
-        {"kubernetes.azure.com/scalesetpriority": "spot"},
-        {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"},
-    ),
+    provider: ({key: value}, {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
+    for provider, key, value in (
+        ("gke", "cloud.google.com/gke-spot", "true"),
+        ("eks", "eks.amazonaws.com/capacityType", "SPOT"),
+        ("aks", "kubernetes.azure.com/scalesetpriority", "spot"),
+    )
 }
 """Labels and tolerations of spot nodes, as each provider's documentation names them."""
 
@@ -189,9 +183,6 @@ def _name(sweep: str) -> str:
     return f"{plain[:31].strip('-')}-{hashlib.sha256(sweep.encode()).hexdigest()[:8]}"
 
 
-PROVIDERS = ("gke", "eks", "aks")
-
-
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--image", required=True, help="Image of all pods; needs Python, Ray, TensorFlow and this package.")
@@ -205,7 +196,7 @@ PROVIDERS = ("gke", "eks", "aks")
     "--most", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of trial pods at a time."
 )
 @click.option("--memory", default="16Gi", show_default=True, help="Memory of each trial pod.")
-@click.option("--spot", type=click.Choice(PROVIDERS), help="Run trials on this provider's spot nodes.")
+@click.option("--spot", type=click.Choice([*SPOT]), help="Run trials on this provider's spot nodes.")
 @click.option("--secret", metavar="NAME", help="A secret whose values are environment variables of all pods.")
 @click.option("--token", metavar="NAME", help="The secret that holds Ray's token.")
 @click.option("--redis", metavar="HOST:PORT", help="Where the head keeps its state, to survive a restart.")

@@ -70,7 +70,11 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
         # Quoted, for --name 12 is no number.
-        made = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in short.items() if value]
+        made = [
+            f"{key}={json.dumps(value, ensure_ascii=False)}"
+            for key, value in short.items()
+            if value not in (None, False)
+        ]
         command(**given, changes=[*assignments, *made])
 
     return with_changes

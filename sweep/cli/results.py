@@ -61,19 +61,19 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         show_finalists,
     )
     from sweep.store import reading
-    from sweep.store.folder import ResultsFolder
+    from sweep.store.folder import ResultsFolder, told_apart
 
-    folders = [ResultsFolder.open(results, name) for name in sweeps]
+    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
     read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
-    for folder in folders:
+    for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
-        read.append((folder, reading.read(folder, [*wanted, *metrics])))
-    of_each = [analysis.of_tables(folder, one) for folder, one in read]
-    ranked = ranking.rank(of_each)
-    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
-    best = ranked.best[0].trials[0].trial if len(of_each) == 1 and ranked.best else None
-    steps = () if best is None else analysis.lineage_of(of_each[0].trials, best)
-    worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
+        tables = reading.read(folder, [*wanted, *metrics])
+        read.append((analysis.of_tables(folder, tables, called), tables))
+    ranked = ranking.rank([sweep for sweep, _ in read])
+    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
+    best = ranked.best[0].trials[0].trial if len(read) == 1 and ranked.best else None
+    steps = () if best is None else analysis.lineage_of(read[0][0].trials, best)
+    worths = [found for sweep, tables in read if (found := search_efficiency.of(sweep.name, ranked, tables))]
     noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
@@ -81,12 +81,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         return
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
-    for folder, one in read:
-        for line in cost_lines(report_data.costs_of(folder.name, one)):
-            click.echo(line)
-    for line in (*efficiency_lines(worths), *held_out_lines(noise), *lineage_lines(steps)):
-        click.echo(line)
-    click.echo("\n".join(answered(ranked, answer)))
+    costs = [line for sweep, tables in read for line in cost_lines(report_data.costs_of(sweep.name, tables))]
+    lines = (*costs, *efficiency_lines(worths), *held_out_lines(noise), *lineage_lines(steps))
+    click.echo(printable("\n".join([*lines, *answered(ranked, answer)])))
 
 
 @click.command()
@@ -105,9 +102,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     """
     from sweep.render.report import page
     from sweep.store import replacing
-    from sweep.store.folder import ResultsFolder
+    from sweep.store.folder import ResultsFolder, told_apart
 
-    folders = [ResultsFolder.open(results, name) for name in dict.fromkeys(sweeps)]
+    folders = [*told_apart(ResultsFolder.open(results, name) for name in sweeps).values()]
     target = output or folders[0].report
     html = page(folders)
     with replacing(target) as aside:

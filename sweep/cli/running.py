@@ -101,12 +101,9 @@ def viewer(spec: Spec, how: Options) -> MakeView:
     """Return what makes the view of a session once its folder and the terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
-        from sweep.analysis import Outline
-        from sweep.render import console
-        from sweep.render.live import LiveView
+        from sweep.render.live import on_terminal
 
-        debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
-        made = LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)
+        made = on_terminal(spec, how)
         for line in how.opening(folder):
             made.say(line)
         return made
@@ -122,13 +119,14 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
-    ranked = ranking.rank([analysis.read(folder)])
+    sweep = analysis.read(folder)
+    ranked = ranking.rank([sweep])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
     lines = [f"results  {folder.place}", f'pandas   sweep.load("{folder.place}").trials']
-    if (folder.path / "tensorboard").is_dir():
-        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
+    if folder.tensorboard.is_dir():
+        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if ranked.best:
@@ -141,7 +139,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
         sys.exit(interruption.CODE)
     if not outcome.completed:
-        why = printable(analysis.first_failure(analysis.read(folder)))
+        why = printable(analysis.first_failure(sweep))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
         sys.exit(1)

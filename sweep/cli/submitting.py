@@ -28,7 +28,7 @@ from sweep.text import printable
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    from sweep.backends.ray_tune.jobs import Jobs
+    from sweep.backends.ray_tune.jobs import Jobs, SweepJob
     from sweep.events import Params
     from sweep.runner import pricing
     from sweep.spec import Spec
@@ -95,7 +95,6 @@ class CodePackage:
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
-        """Write the archive."""
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
                 about = zipfile.ZipInfo(path.as_posix(), _OLD)
@@ -244,7 +243,12 @@ class Checked:
     def command(self, results: str) -> list[str]:
         """Return what ``python -m sweep`` is told there, in the project's folder: run it, or go on with it."""
         file = self.file.resolve().relative_to(self.root).as_posix()
-        return ["run", file, "--or-resume", "--results", results, *(p for one in self.changes for p in ("--set", one))]
+        return ["run", file, "--or-resume", "--results", results, *_as_options(self.changes)]
+
+
+def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
+    at_once = ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
+    return [part for one in changes for part in ("--set", one)] + at_once
 
 
 def checked(file: Path, changes: Sequence[str]) -> Checked:
@@ -292,8 +296,7 @@ def submit(
         there = local(place)
         return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
 
-    command = asked.command(place)
-    command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
+    command = [*asked.command(place), *_as_options((), max_concurrent)]
     click.echo(f"sweep    {spec.name}")
     click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
@@ -306,10 +309,7 @@ def submit(
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
 def logs(sweep: str, address: str, follow: bool) -> None:
     """Show what the driver of a submitted sweep has said."""
-    from sweep.backends.ray_tune.jobs import Jobs
-
-    jobs = Jobs(address)
-    job = jobs.find(sweep)
+    jobs, job = _job(sweep, address)
     if follow:
         _follow(jobs, job.id)
         return
@@ -318,24 +318,16 @@ def logs(sweep: str, address: str, follow: bool) -> None:
 
 def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None) -> None:
     """Let a cluster go on with a sweep that was submitted to it, with the code of the current folder."""
-    from sweep.backends.ray_tune.jobs import Jobs
-
-    jobs = Jobs(address)
-    job = jobs.find(sweep)
-    command = ["resume", job.sweep, "--here", "--results", job.results]
-    command += [part for one in changes for part in ("--set", one)]
+    jobs, job = _job(sweep, address)
+    command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
     command += ["--retry-failed"] if retry_failed else []
-    command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     _send(jobs, command, Path.cwd(), about)
 
 
 def stop(sweep: str, address: str) -> str:
     """Stop a submitted sweep, to be resumed later, and wait until it is; what became of it."""
-    from sweep.backends.ray_tune.jobs import Jobs
-
-    jobs = Jobs(address)
-    job = jobs.find(sweep)
+    jobs, job = _job(sweep, address)
     if job.is_over:
         raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
     ended = jobs.stop(job.id)
@@ -347,10 +339,9 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 
     Raises `InputError` if they are not here.
     """
-    from sweep.backends.ray_tune.jobs import Jobs
     from sweep.store.remote import local
 
-    job = Jobs(address).find(sweep)
+    _, job = _job(sweep, address)
     if not as_json:
         reason = first_line(job.message) if job.state == "FAILED" else ""
         click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
@@ -374,6 +365,14 @@ def show_all(address: str, *, as_json: bool) -> None:
         show(jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console())
     else:
         click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
+
+
+def _job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
+    """Return the jobs of a cluster, and that of a sweep. Raises `InputError` where there is none."""
+    from sweep.backends.ray_tune.jobs import Jobs
+
+    jobs = Jobs(address)
+    return jobs, jobs.find(sweep)
 
 
 def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str], sending: Sending = Sending()) -> None:

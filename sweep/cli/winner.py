@@ -85,7 +85,7 @@ def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool
         click.echo(document(ranking, {"answer": answer, **({"export": winner} if winner else {})}))
     else:
         show(ranking_grid(ranking, None), console())
-        click.echo("\n".join(answered(ranking, answer)))
+        click.echo(printable("\n".join(answered(ranking, answer))))
     if winner is not None:
         for line in _told(winner, ranking.objectives[0][0]):
             click.echo(printable(line), err=as_json)

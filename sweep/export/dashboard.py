@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socketserver
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -17,7 +17,7 @@ from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError
 from sweep.export import runs
 from sweep.searchers.optuna_storage import WatchedStudies
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, told_apart
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -49,18 +49,14 @@ class _Quiet(WSGIRequestHandler):
         """Keep requests off the terminal."""
 
 
-def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
+def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
     """Return a server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
 
     ``say`` hears what goes wrong later. Raises `InputError` for a taken port, a sweep that cannot be shown and where
     optuna-dashboard is not installed, `StoreError` for a damaged log.
     """
     library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
-    names = [folder.name for folder in folders]
-    sweeps = [
-        FollowedSweep(folder, say, folder.name if names.count(folder.name) == 1 else str(folder.path))
-        for folder in folders
-    ]
+    sweeps = [FollowedSweep(folder, say, name) for name, folder in told_apart(folders).items()]
     warnings.simplefilter("ignore")  # of Optuna, about what is experimental: not for those who look at a page
     try:
         server = Server((HOST, port), _Quiet)

@@ -91,9 +91,7 @@ class _Export:
         self._entities = runs.extra("mlflow.entities", "mlflow-skinny", "mlflow")
         names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
         self._params = _safe(names)
-        measured = sweep.tables.metrics.column_names
-        metrics = [name.removeprefix("metric.") for name in measured if name.startswith("metric.")]
-        self._metrics = _safe([*metrics, *(f"run/{name}" for name in measured if not name.startswith("metric."))])
+        self._metrics = _safe([*runs.names_of_scalars(sweep.tables.metrics).values()])
 
     def all(self) -> Done:
         known = self._known()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +18,14 @@ from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
 from sweep.events import Params
 from sweep.store import reading, replacing, storing
+from sweep.store.columns import NOT_MEASURED
 from sweep.store.folder import ResultsFolder
 from sweep.store.reading import numbers
 from sweep.store.sweep_info import DISTRIBUTION, SweepInfo
 from sweep.store.tables import Tables, write_csv
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def extra(module: str, package: str, extra: str) -> ModuleType:
@@ -33,7 +38,6 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
         raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
 
 
-_NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
 _FACTS = (
     *("node", "devices", "strategy", "precision", "num_replicas", "reproducible", "accumulate"),
     *("data", "checkpoint", "memo", "error"),
@@ -46,7 +50,7 @@ class Epoch:
 
     number: int
     time: float  # seconds since 1970
-    scalars: Mapping[str, float]  # metrics by their own names, all else under run/
+    scalars: Mapping[str, float]  # by `names_of_scalars`
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,13 @@ def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     return found
 
 
+def names_of_scalars(metrics: pa.Table) -> dict[str, str]:
+    """Return what is told of epochs by column: metrics by their own names, all else under ``run/``."""
+    own = [name for name in metrics.column_names if name not in NOT_MEASURED]
+    of_metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
+    return {name: f"run/{name}" for name in own if name not in of_metrics} | of_metrics
+
+
 class _Epochs:
     """The table of metrics, cut into trials."""
 
@@ -129,9 +140,7 @@ class _Epochs:
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
         edges = [*first.tolist(), read.metrics.num_rows]
         self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
-        own = [name for name in read.metrics.column_names if name not in _NOT_MEASURED]
-        metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
-        self._names = {name: f"run/{name}" for name in own if name not in metrics} | metrics
+        self._names = names_of_scalars(read.metrics)
 
     def of(self, trial: int) -> list[Epoch]:
         if trial not in self._rows:

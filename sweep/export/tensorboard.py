@@ -36,11 +36,6 @@ def require() -> ModuleType:
     return runs.extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
-def folder_of(sweep: ResultsFolder) -> Path:
-    """Return where a sweep's event files lie."""
-    return sweep.path / "tensorboard"
-
-
 @dataclass(slots=True)
 class _Written:
     """One trial's file."""
@@ -204,12 +199,12 @@ class LiveEventFiles(Follower):
 
     def __init__(self, sweep: ResultsFolder, *, period_s: float = PERIOD_S) -> None:
         self._sweep = sweep
-        self._events: EventFiles | None = EventFiles(sweep, folder_of(sweep))
+        self._events: EventFiles | None = EventFiles(sweep, sweep.tensorboard)
         super().__init__("event files", period_s)
 
     def update(self) -> None:
         if self._events is None:
-            self._events = EventFiles(self._sweep, folder_of(self._sweep))
+            self._events = EventFiles(self._sweep, self._sweep.tensorboard)
         self._events.update()
 
     def drop(self) -> None:

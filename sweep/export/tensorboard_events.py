@@ -18,6 +18,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+from sweep.store.columns import column_of_measure
 from sweep.text import encodable
 
 _STATUS = {
@@ -57,7 +58,7 @@ def epoch(event: EpochReported) -> bytes:
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
         "examples_per_s": event.examples_per_s,
-        **event.measures,
+        **{column_of_measure(name): value for name, value in event.measures.items()},
     }
     scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(event.metrics)
     values = [

@@ -17,7 +17,7 @@ from sweep.backends import checkpoints
 from sweep.contract import Exported
 from sweep.errors import InputError, in_short
 from sweep.events import Value
-from sweep.inspection import Source
+from sweep.inspection import Source, import_folder
 from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import resolved
@@ -219,17 +219,20 @@ def _plain(value: str) -> str:
 def _code(value: str) -> str:
     """Return a text between backticks, also in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
-    fence = "`"
-    while fence in flat:
-        fence += "`"
+    fence = _fence(flat, "`")
     space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-def _fenced(value: str, language: str) -> str:
-    fence = "```"
+def _fence(value: str, fence: str) -> str:
+    """Return a fence, as long as it must be to be none in a text."""
     while fence in value:
         fence += "`"
+    return fence
+
+
+def _fenced(value: str, language: str) -> str:
+    fence = _fence(value, "```")
     return f"{fence}{language}\n{printable(value).strip()}\n{fence}"
 
 
@@ -351,10 +354,12 @@ def _sweep_file(restored: Restored) -> str:
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
     again = "the same numbers on the same hardware" if kept.facts.reproducible else "never the same numbers twice"
+    file = restored.source.files.get(module)
+    # As a shell takes it.
+    root = "FOLDER" if file is None else shlex.quote(str(import_folder(file.absolute(), module)))
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
-        f"Where {module} cannot be imported: PYTHONPATH={_root(restored.source.files.get(module), module)} "
-        f"python -m sweep run {SWEEP}",
+        f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",
     ]
     if kept.started.parent is not None:
         comments[0] = (
@@ -372,11 +377,3 @@ def _sweep_file(restored: Restored) -> str:
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
     keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
     return resolved.file_text(keys, [*comments, *restored.notes])
-
-
-def _root(file: Path | None, module: str) -> str:
-    """Return the folder from which a module is imported, as a shell takes it."""
-    if file is None:
-        return "FOLDER"
-    depth = module.count(".") + (file.stem == "__init__")
-    return shlex.quote(str(file.absolute().parents[depth]))

@@ -150,6 +150,11 @@ class Source:
         return total.hexdigest()
 
 
+def import_folder(file: Path, module: str) -> Path:
+    """Return the folder from which a module is imported that lies in this file."""
+    return file.parents[module.count(".") + (file.stem == "__init__")]
+
+
 def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Find ``module:Name`` in these folders or among the installed modules; raises InputError.
 

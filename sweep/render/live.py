@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -21,10 +21,14 @@ from rich.text import Text
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Ended, Standing, kind_of
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.render import STYLES
+from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
 from sweep.store import Closing
 from sweep.text import counted, duration, printable, score, settings, trials_named
+
+if TYPE_CHECKING:
+    from sweep.runner import Options
+    from sweep.spec import Spec
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
@@ -55,7 +59,7 @@ class Screen:
             # After a full line the cursor is still on its last character, which would be cleared.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
-        self._write("".join(parts))
+        _put(self._file, "".join(parts))
         self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
@@ -69,10 +73,12 @@ class Screen:
                 self._console.print(line, soft_wrap=True)
         return captured.get().split("\n")[:-1]
 
-    def _write(self, text: str) -> None:
-        encoding = self._console.encoding
-        self._file.write(text.encode(encoding, "replace").decode(encoding))
-        self._file.flush()
+
+def _put(file: IO[str], text: str) -> None:
+    """Write at once, with a ``?`` for what the file's encoding has not."""
+    encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
+    file.write(text.encode(encoding, "replace").decode(encoding))
+    file.flush()
 
 
 def _erased(up: int) -> str:
@@ -277,10 +283,13 @@ class LiveView(Closing):
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
 
     def _write(self, line: str) -> None:
-        file = self._console.file
-        encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
         try:
-            file.write(printable(line).encode(encoding, "replace").decode(encoding) + "\n")
-            file.flush()
+            _put(self._console.file, f"{printable(line)}\n")
         except OSError:  # nobody reads any more (a closed pipe, a lost terminal): the sweep goes on
             self._lines = False
+
+
+def on_terminal(spec: Spec, how: Options) -> LiveView:
+    """Return the view of a session in this terminal, of which nothing is shown where it is quiet."""
+    debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
+    return LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)

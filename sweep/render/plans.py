@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sweep import prices
 from sweep.events import Params, Value
-from sweep.render.tables import Grid, configurations_grid, show
+from sweep.render.tables import Grid, configurations_grid, grid_of, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
@@ -28,16 +28,7 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: Curve) -> dict[str, Value]:
-    """Return a curve as plain data."""
-    return {
-        "params": dict(curve.params),
-        "rates": list(curve.rates),
-        "losses": list(curve.losses),
-        "smoothed": list(curve.smoothed),
-        "steepest": curve.steepest,
-        "diverged": curve.diverged,
-        "tenth_of_diverged": curve.tenth,
-    }
+    return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
 def rates_lines(curve: Curve) -> list[str]:
@@ -108,7 +99,7 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
         "times": [f"{one.examples_per_s / file.examples_per_s:.2f}" if one.fits else "" for one in found.tried],
         "memory": ["" if one.memory_bytes is None else f"{one.memory_bytes / 1e6:,.0f} MB" for one in found.tried],
     }
-    show(Grid(tuple(columns), tuple(zip(*columns.values(), strict=True))), target)
+    show(grid_of(columns), target)
     for line in _advice(file.way, fastest.way, found.times, params):
         target.print(line, soft_wrap=True)
 
@@ -183,7 +174,6 @@ def price_line(plan: Plan) -> str:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
-    """Return the plan as plain data."""
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
@@ -337,7 +327,7 @@ def offers_grid(offers: Sequence[Offer]) -> Grid:
             one.machine.name,
             f"{one.machine.gpus:g}",
             str(one.at_once),
-            "" if one.machine.epoch_s is None else score(one.machine.epoch_s),
+            score(one.machine.epoch_s),
             "not known" if one.hours is None else duration(one.hours * 3600),
             "not known" if one.cost is None else money(one.cost),
         ]

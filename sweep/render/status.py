@@ -217,7 +217,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
     shown = running[: room - 1] if hidden > 0 and room > 1 else running[:room]
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
     epochs = max((len(f"{trial.state.epoch}/{trial.of}") for trial in shown), default=0)
-    values = max((len(_value(trial.value)) for trial in shown), default=0)
+    values = max((len(score(trial.value)) for trial in shown), default=0)
     sparks = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
     for trial in shown:
@@ -226,7 +226,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
             (f"trial {trial.state.number:>{numbers}}", STYLES[Status.RUNNING]),
             (f"{GAP}{f'{trial.state.epoch}/{trial.of}':>{epochs}}", ""),
             (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
-            (f"{GAP}{_value(trial.value):>{values}}", "bold"),
+            (f"{GAP}{score(trial.value):>{values}}", "bold"),
             (f"{GAP}{settings(trial.state.params, standing.outline.varying)}", "dim"),
         ]
         lines.append(parts)
@@ -256,10 +256,6 @@ def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
         (ended.status.value, STYLES.get(ended.status, "")),
         (f"{after}{value}{GAP}{parameters}", "dim"),
     ]
-
-
-def _value(value: float | None) -> str:
-    return "" if value is None else score(value)
 
 
 def _line(parts: Sequence[_Part], frame: Frame) -> Text:

@@ -7,6 +7,7 @@ a few lines.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from sweep.analysis import Step, varying, verdict
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
-from sweep.events import Params
+from sweep.events import Params, Status
 from sweep.render import STYLES
 from sweep.text import counted, duration, moment, money, numbered, printable, score, setting, settings, trials_named
 
@@ -97,7 +98,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     columns: dict[str, list[str]] = {
         "rank": [str(row.rank) for row in rows],
         "sweep": [row.sweep if several else "" for row in rows],
-        "trial": [_trials(row) for row in rows],
+        "trial": [numbered((trial.trial for trial in row.trials), ",", "-") for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_parts(row) for row in rows],
@@ -138,13 +139,13 @@ def _difference(row: Ranked) -> str:
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:
     """Return the sweeps of a results folder."""
     rows = list(listed)
-    return _grid(
+    return grid_of(
         {
             "sweep": [row.name for row in rows],
             "state": [row.state for row in rows],
-            "trials": [_counts(row.trials) for row in rows],
+            "trials": [counted_by(row.trials) for row in rows],
             "metric": [row.metric or "" for row in rows],
-            "best": ["" if row.best is None else score(row.best) for row in rows],
+            "best": [score(row.best) for row in rows],
             "by trial": ["" if row.best_trial is None else str(row.best_trial) for row in rows],
             "started": ["" if row.started is None else moment(row.started) for row in rows],
             "took": ["" if row.duration_s is None else duration(row.duration_s) for row in rows],
@@ -171,24 +172,18 @@ def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params]
     for name in names:
         cells = [setting(one[name]) if name in one else "" for one in configurations]
         columns[f"param.{name}" if name in columns else name] = cells
-    return _grid(columns)
+    return grid_of(columns)
 
 
-def _grid(columns: Mapping[str, Sequence[str]]) -> Grid:
+def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
+    """Return a table of its columns by name."""
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
-
-
-def _trials(row: Ranked) -> str:
-    return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
 def _status(row: Ranked) -> str:
     """Return the status; of repeats with different ones, how many have which."""
-    counts: dict[str, int] = {}
-    for trial in row.trials:
-        counts[trial.status] = counts.get(trial.status, 0) + 1
-    alike = list(counts) == [row.status]
-    return row.status.value if alike else _counts(counts)
+    counts = Counter(trial.status for trial in row.trials)
+    return row.status.value if list(counts) == [row.status] else counted_by(counts)
 
 
 def _parts(row: Ranked) -> str:
@@ -196,7 +191,8 @@ def _parts(row: Ranked) -> str:
     return ", ".join(str(count) for count in sorted({trial.accumulate or 1 for trial in row.trials} - {1}))
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
+    """Return ``12 completed, 3 pruned``."""
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
@@ -227,17 +223,13 @@ def finalists_grid(found: Confirmation) -> Grid:
         "finalist": ["baseline" if row.is_baseline else "" for row in rows],
         "verdict": [row.verdict for row in rows],
         "fresh seeds": [str(row.seeds) for row in rows],
-        found.metric: [_mean_or_nothing(row.mean) for row in rows],
+        found.metric: [score(row.mean) for row in rows],
         "in the search": [score(row.selected) for row in rows],
     }
     for name in dict.fromkeys(name for row in rows for name in row.tested):
-        columns[f"test.{name}"] = [_mean_or_nothing(row.tested.get(name)) for row in rows]
+        columns[f"test.{name}"] = [score(row.tested.get(name)) for row in rows]
     configurations = [row.params for row in rows]
     return _with_params(columns, configurations, varying(configurations))
-
-
-def _mean_or_nothing(value: float | None) -> str:
-    return "" if value is None else score(value)
 
 
 NAMED_TRIALS = 5

@@ -386,5 +386,4 @@ def note_changes(
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
-    found = ranking.columns(ranking.rank([analysis.read(folder)]))
-    tables.write_configurations(folder, found.names, found.params, found.numbers, found.integers, found.texts)
+    tables.write_configurations(folder, ranking.columns(ranking.rank([analysis.read(folder)])))

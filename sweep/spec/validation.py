@@ -34,7 +34,7 @@ class Mark:
     column: int
 
 
-_WORDS = {"null", "true", "false"}
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}  # also of YAML 1.1, as others may read it
 _LONG = 500
 _LAST = Mark(2**31, 0)  # what is wrong outside of the text comes last
 

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from sweep.statistics.permutations import Floats
 
 
-CONFIDENCE = 0.95
+ALPHA = 0.05
+Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96: of an interval that holds a normal mean so often
 
 Interval = tuple[float, float]
 
 
-def interval_of_mean(values: Sequence[float], confidence: float = CONFIDENCE, shared: float = 0.0) -> Interval | None:
-    """Return the interval of a mean by Student's t; None for fewer than two values.
+def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval | None:
+    """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
 
     ``shared`` is what the variance of a mean of folds is larger by, see `shared_by_folds`. NIST/SEMATECH e-Handbook of
     Statistical Methods, section 1.3.5.2.
@@ -51,7 +52,7 @@ def interval_of_mean(values: Sequence[float], confidence: float = CONFIDENCE, sh
         return None
     from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
 
-    half = float(stdtrit(count - 1, 0.5 + confidence / 2)) * _error(values, shared)
+    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _error(values, shared)
     mean = fmean(values)
     return mean - half, mean + half
 
@@ -75,12 +76,11 @@ def shared_by_folds(folds: int) -> float:
     return 1 / (folds - 1)
 
 
-def interval_of_share(hits: float, count: int, confidence: float = CONFIDENCE) -> Interval:
-    """Wilson's interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+def interval_of_share(hits: float, count: int) -> Interval:
+    """Wilson's 95 % interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
     share = hits / count
-    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
+    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
@@ -89,8 +89,6 @@ def _error(values: Sequence[float], shared: float) -> float:
     return stdev(values) * math.sqrt(1 / len(values) + shared)
 
 
-ALPHA = 0.05
-Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96: of an interval that holds a normal mean so often
 LEAST = 6
 """Seeds in common below which there is no verdict: with five, the p-value of two configurations is never below 0.06."""
 TOO_FEW = "too few seeds"
@@ -117,14 +115,14 @@ class Compared(Struct, frozen=True):
     verdict: Verdict
     seeds: int  # in common with the best; of the best, those of its own
     difference: float | None = None  # its mean less that of the best; None of the best, and without common seeds
-    low: float | None = None  # 95 % interval of this one difference, by Student's t
-    high: float | None = None
+    difference_low: float | None = None  # 95 % interval of this one difference, by Student's t
+    difference_high: float | None = None
     p: float | None = None  # two-sided, of this comparison alone
     p_holm: float | None = None  # by Holm, over the comparisons with the best
     p_any: float | None = None  # for any two could have differed as much
     p_error: float | None = None  # standard error of a p-value of 0.05, where signs were drawn
     more: int | None = None  # further seeds that would tell, if the difference is what it seems
-    reason: str = ""  # why it is undecided
+    undecided: str = ""  # why
 
 
 def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
@@ -239,10 +237,10 @@ def _seen(differences: Sequence[float], shared: float, more: int | None) -> Comp
     """Return what the scores show before they are judged."""
     count = len(differences)
     if not count:
-        return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
+        return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
     low, high = interval_of_mean(differences, shared=shared) or (None, None)
     mean = fmean(differences)
-    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, reason=TOO_FEW)
+    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
 def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Compared:
@@ -250,16 +248,16 @@ def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Co
     if exact and seen.seeds < seeds_for(comparisons):
         return tested  # whatever the scores, it could not be told
     if max(test.holm, test.any) > ALPHA:
-        return structs.replace(tested, verdict=Verdict.TIES, reason="")
-    return structs.replace(tested, verdict=Verdict.WORSE, more=None, reason="")
+        return structs.replace(tested, verdict=Verdict.TIES, undecided="")
+    return structs.replace(tested, verdict=Verdict.WORSE, more=None, undecided="")
 
 
 def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
     verdicts = [one.verdict for one in others]
     if not verdicts:
-        return Compared(Verdict.UNDECIDED, seeds, reason="nothing to compare with")
+        return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
     if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
-        return Compared(Verdict.UNDECIDED, seeds, reason=TOO_FEW)
+        return Compared(Verdict.UNDECIDED, seeds, undecided=TOO_FEW)
     return Compared(Verdict.BEST, seeds)
 
 
@@ -283,9 +281,9 @@ def compare_fronts(
             others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
             most = max(others, default=0)
         if not pairs:
-            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), reason="nothing to compare with")
+            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with")
         elif most < needed:
-            found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, reason=TOO_FEW)
+            found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, undecided=TOO_FEW)
         elif name in front:
             found[name] = Compared(Verdict.BEST, len(tables[0][name]))
         else:

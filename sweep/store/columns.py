@@ -89,6 +89,14 @@ TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
 ADDED_UP = (ENERGY, COST)  # measures of epochs that trials have the sums of
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
+EPOCH_KEYS = ("sweep", "trial", "trial_id", "epoch")
+NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
+
+
+def column_of_measure(name: str) -> str:
+    """Return the column of a measure: of its own name, unless another column of the epochs has that."""
+    taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
+    return f"measure.{name}" if taken else name
 
 
 class TrialRows:

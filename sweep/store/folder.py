@@ -8,7 +8,8 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -56,10 +57,14 @@ class ResultsFolder:
         return self.path.absolute().name
 
     @property
+    def called(self) -> str:
+        """What opens it: the name, or the path where it is not in ``results/``."""
+        return self.name if self.path.parent == Path("results") else self.place
+
+    @property
     def address(self) -> str:
-        """What to type after ``resume`` and its kin: the name, or the path where it is not in ``results/``."""
-        plain = self.path.parent == Path("results")
-        return shlex.quote(self.name if plain else self.place)
+        """What to type after ``resume`` and its kin."""
+        return shlex.quote(self.called)
 
     @property
     def to_resume(self) -> str:
@@ -92,6 +97,7 @@ class ResultsFolder:
     metrics = _Inside("metrics.parquet")
     configurations = _Inside("configurations.parquet")
     checkpoints = _Inside("checkpoints")
+    tensorboard = _Inside("tensorboard")
     requests = _Inside("requests")  # what other processes ask of the one that runs the sweep
     report = _Inside("report.html")
     debug_log = _Inside("debug.log")  # where the start-up noise of Ray and TensorFlow goes
@@ -259,6 +265,16 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
     with storing(results_dir):
         found = [ResultsFolder(path) for path in sorted(results_dir.iterdir()) if path.name[0] != "."]
         return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
+
+
+def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
+    """Return sweeps by name, or by their places where several have one name.
+
+    Each is there once, however often and by whichever paths it was given.
+    """
+    each = {folder.path.resolve(): folder for folder in found}.values()
+    names = Counter(folder.name for folder in each)
+    return {folder.place if names[folder.name] > 1 else folder.name: folder for folder in each}
 
 
 def _check_name(name: str) -> None:

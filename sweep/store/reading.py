@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from sweep.errors import StoreError
 from sweep.events import decode, natural
 from sweep.store import Follower, log, storing
-from sweep.store.columns import ADDED_UP, EPOCH_FIELDS
+from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import VERSION
 from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
@@ -137,7 +137,7 @@ _SESSION = b'{"event":"session_started"'
 _HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
 _ADDED_UP = frozenset({*ADDED_UP, "co2_g"})
-_EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
+_EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 
 
 def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
 from sweep.store import ledger, log, replacing
-from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
+from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import VERSION, Objectives
@@ -213,10 +213,8 @@ class TableBuilder:
             "epoch": of_numbers(epoch),
             **fields,
             **{f"metric.{name}": _numbers(column, count) for name, column in rows.metrics.items()},
+            **{column_of_measure(name): _numbers(column, count) for name, column in rows.measures.items()},
         }
-        for name, column in rows.measures.items():
-            taken = name in columns or name.startswith("metric.")
-            columns[f"measure.{name}" if taken else name] = _numbers(column, count)
         return _table(columns, {}).take(of_numbers(order))
 
 
@@ -237,24 +235,21 @@ def write(folder: ResultsFolder, tables: Tables) -> None:
             pq.write_table(table.replace_schema_metadata(metadata), aside, compression="zstd")
 
 
-def write_configurations(
-    folder: ResultsFolder,
-    names: Sequence[str],
-    params: Mapping[str, Sequence[object]],
-    numbers: Mapping[str, Sequence[float | None]],
-    integers: Mapping[str, Sequence[int | None]],
-    texts: Mapping[str, Sequence[str | None]],
-) -> None:
-    """Write a row per configuration, columns in the order of ``names``. Raises `StoreError`."""
-    typed = {name: of_params(values) for name, values in params.items()}
-    columns = {
-        **{name: array for name, (array, _) in typed.items()},
-        **{name: of_list(values, pa.float64()) for name, values in numbers.items()},
-        **{name: of_list(values, pa.int64()) for name, values in integers.items()},
-        **{name: _array(values, pa.string()) for name, values in texts.items()},
+Kind: TypeAlias = Literal["param", "number", "integer", "text"]
+"""Of the values of a column; a parameter's may be of any type."""
+Columns: TypeAlias = Mapping[str, tuple[Kind, Sequence[Any]]]
+
+_KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
+
+
+def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
+    """Write a row per configuration. Raises `StoreError`."""
+    typed = {
+        name: of_params(values) if kind == "param" else (_array(values, _KINDS[kind]), False)
+        for name, (kind, values) in columns.items()
     }
     as_json = {name: AS_JSON for name, (_, json_text) in typed.items() if json_text}
-    table = _table({name: columns[name] for name in names}, as_json)
+    table = _table({name: array for name, (array, _) in typed.items()}, as_json)
     with replacing(folder.configurations) as aside:
         pq.write_table(table, aside, compression="zstd")
 

@@ -76,13 +76,13 @@ def test_configurations_as_columns(sweep_of) -> None:
         ({"a": a, "b.c": [a]}, DONE, curve(0.1 * a + 0.01 * ((3 * seed * a) % 4))) for a in (1, 5) for seed in range(6)
     ]
     found = columns(rank([of_tables(folder := sweep_of(runs, seeds=6), reading.read(folder))]))
-    assert found.texts["verdict"] == ["best", "worse"]
-    assert found.texts["trials"] == ["6 7 8 9 10 11", "0 1 2 3 4 5"]
-    assert found.integers["seeds"] == [6, 6]
-    assert found.params["param.b.c"] == [[5], [1]]
-    assert set(found.names) == {*found.params, *found.numbers, *found.integers, *found.texts}
-    assert found.numbers["difference"][0] is None
-    assert found.numbers["difference"][1] == pytest.approx(-0.4, abs=0.03)
+    assert found["verdict"] == ("text", ["best", "worse"])
+    assert found["trials"] == ("text", ["6 7 8 9 10 11", "0 1 2 3 4 5"])
+    assert found["seeds"] == ("integer", [6, 6])
+    assert found["param.b.c"] == ("param", [[5], [1]])
+    kind, differences = found["difference"]
+    assert (kind, differences[0]) == ("number", None)
+    assert differences[1] == pytest.approx(-0.4, abs=0.03)
 
 
 def test_losses_have_the_noise_of_their_examples() -> None:

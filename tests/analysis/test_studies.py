@@ -201,6 +201,28 @@ def test_another_log_of_the_name_is_read_from_its_beginning(sweep_of) -> None:
     assert sweep.trials()[0].params == {"x": 0.7} or sweep.trials()[0].params == {}
 
 
+def test_a_sweep_in_an_object_store_is_followed_there(sweep_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = sweep_of([({"x": 0.1}, Status.COMPLETED, [{"acc": 0.5}])], ended=None)
+    sweep = look(folder)
+    monkeypatch.setattr("sweep.analysis.live_status.REFRESH_S", 0.0)
+    pulled = iter([[started(1, x=0.2)]])
+    monkeypatch.setattr(ResultsFolder, "refresh", lambda copy: append(copy, *next(pulled, [])))
+    assert len(sweep.trials()) == 2
+
+
+def test_an_event_that_cannot_be_is_told_at_each_look_until_it_is_gone(sweep_of) -> None:
+    folder = sweep_of([({"x": 0.1}, Status.COMPLETED, [{"acc": 0.5}])], ended=None)
+    said: list[str] = []
+    sweep = FollowedSweep(folder, said.append)
+    whole = folder.log.read_bytes()
+    append(folder, epoch(7, 1, 0.1), started(1, x=0.2))
+    assert [len(sweep.trials()) for _ in range(3)] == [1, 1, 1]
+    assert "trial 7" in said[0]
+    folder.log.write_bytes(whole)
+    append(folder, started(1, x=0.2))
+    assert len(sweep.trials()) == 2
+
+
 def test_a_log_that_becomes_damaged_is_told_once_and_shown_as_it_was(sweep_of) -> None:
     folder = sweep_of([({"x": 0.1}, Status.COMPLETED, [{"acc": 0.5}])], ended=None)
     said: list[str] = []

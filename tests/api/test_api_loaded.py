@@ -1,14 +1,18 @@
+import json
 import math
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 import sweep
 from sweep.api import curves_frame
+from sweep.cli import main
 from sweep.errors import InputError
-from sweep.events import Status
+from sweep.events import EpochReported, Status, TrialStarted
+from sweep.store.log import Log
 
 DONE = Status.COMPLETED
 
@@ -122,6 +126,51 @@ def test_curves_of_several_sweeps_are_by_sweep_and_trial(sweep_of, monkeypatch, 
     assert list(curves.columns) == [("lr_a", 0), ("lr_b", 0), ("lr_b", 1)]
     assert curves["lr_a"][0].tolist() == [0.3, 0.4]
     assert list(curves.columns.names) == ["sweep", "trial"]
+
+
+def test_sweeps_of_one_name_are_told_apart_by_their_places_and_named_twice_are_one(sweep_of, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    sweep_of([({"x": x}, DONE, [{"acc": x / 100}, {"acc": x / 50}]) for x in range(9)])
+    (tmp_path / "results").rename("earlier")
+    sweep_of([({"x": x}, DONE, [{"acc": x / 10}]) for x in range(4)])
+    both = sweep.load(["first", "earlier/first"])
+    assert both.name == "results/first, earlier/first"
+    assert list(both.info) == ["results/first", "earlier/first"]
+    assert both.trials.groupby("sweep", sort=False).size().to_dict() == {"results/first": 4, "earlier/first": 9}
+    assert both.curves()["earlier/first"][8].tolist() == [0.08, 0.16]
+    assert both.configurations()["sweep"].value_counts().to_dict() == {"earlier/first": 9, "results/first": 4}
+
+    def told(*names):
+        ran = CliRunner().invoke(main, ["compare", *names, "--json"])
+        assert ran.exit_code == 0, ran.output
+        return json.loads(ran.stdout)
+
+    alone, twice = told("first"), told("first", "results/first", str(tmp_path / "results" / "first"))
+    assert alone == twice
+    (new, old) = told("first", "earlier/first")["search"]
+    assert (new["sweep"], old["sweep"]) == ("results/first", "earlier/first")
+    assert {**new, "sweep": "first"} == alone["search"][0]
+    assert old["control"]["of_epochs"] == 18
+    assert CliRunner().invoke(main, ["report", "first", "earlier/first"]).exit_code == 0
+
+
+def test_a_sweep_whose_folder_was_renamed_is_called_by_the_folder(sweep_of, tmp_path):
+    folder = sweep_of([({"x": x}, DONE, [{"acc": x / 10}, {"acc": x / 5}]) for x in range(4)])
+    renamed = folder.path.rename(tmp_path / "kept")
+    told = json.loads(CliRunner().invoke(main, ["compare", str(renamed), "--json"]).stdout)
+    assert (told["rows"][0]["sweep"], told["search"][0]["control"]["of_epochs"]) == ("kept", 8)
+
+
+def test_curves_of_a_metric_go_before_a_measure_of_its_name(sweep_of):
+    folder = sweep_of([], ended=None, objectives=(("cost", "minimize"),))
+    events = [
+        TrialStarted(trial=0, trial_id="a", params={}, seed=0, repeat=0, time=1.0),
+        EpochReported(trial=0, epoch=1, metrics={"cost": 0.5}, time=2.0, time_s=1.0, measures={"cost": 30.0}),
+    ]
+    with Log(folder.log) as log:
+        log.append(events)
+    loaded = sweep.load(folder.path)
+    assert [loaded.curves(*name)[0][1] for name in ((), ("cost",), ("metric.cost",))] == [0.5, 0.5, 0.5]
 
 
 def test_sweeps_are_found_by_name_path_and_pattern_each_once(sweep_of, monkeypatch, tmp_path):

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.api.running import NotebookView, drawing, is_here
+from sweep.api.running import NotebookView, is_here, viewer
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.render.live import LiveView, on_terminal
+from sweep.runner import Options
 from sweep.spec import parse
+from sweep.store.folder import ResultsFolder
 
 SPEC = parse("trainable: m:T\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n", "two.yaml")
 EVENTS = (
@@ -24,7 +29,7 @@ EVENTS = (
 
 def test_the_view_is_drawn_in_one_place_and_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     drawn: list[str] = []
-    view = NotebookView(drawing(SPEC), drawn.append)
+    view = NotebookView(on_terminal(SPEC, Options(quiet=True)), drawn.append)
     view.say("note: <script>\x1b[31m")
     view.replay(())
     for event in EVENTS:
@@ -37,6 +42,18 @@ def test_the_view_is_drawn_in_one_place_and_escapes(capsys: pytest.CaptureFixtur
     assert "1 completed" in text
     assert "0.5000" in text
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_debugger_has_the_terminal_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    eager = replace(SPEC, training={**SPEC.training, "run_eagerly": True})
+    draws = []
+    for spec, inline in ((SPEC, True), (eager, False), (eager, True)):
+        view = viewer(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
+        assert isinstance(view, LiveView)
+        draws.append(not view.plain)
+    assert draws == [True, True, False]
 
 
 def test_a_test_is_no_notebook() -> None:

@@ -59,6 +59,26 @@ def test_a_file_is_run_with_another_trainable(project: Path) -> None:
     assert run(project / "grid.yaml", set=["epochs=1"]).metrics["epoch"].max() == 1
 
 
+def test_what_only_a_cluster_can_import_is_no_mistake_where_that_runs_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "there.py").write_text(
+        "import only_of_the_cluster\n\ndef train(hp, report):\n    report(loss=hp['x'])\n"
+    )
+    with pytest.raises(sweep.InputError, match="only_of_the_cluster"):
+        run(trainable="there:train")
+
+    class Reached(Exception):
+        pass
+
+    def joined(*given: Any) -> None:
+        raise Reached
+
+    monkeypatch.setattr("sweep.api.running.session.run", joined)
+    with pytest.raises(Reached):
+        run(trainable="there:train", inline=False, address="head:6379")
+
+
 def test_a_mapping_without_a_name_takes_the_trainable_s_and_counts_on(project: Path) -> None:
     names = [run().name, run().name, run({**SPACE, "trainable": train}, None).name, run(name="mine").name]
     assert names == ["train", "train-2", "train-3", "mine"]

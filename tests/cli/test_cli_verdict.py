@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli import main
+from sweep.events import EpochReported, Event, Params, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
 
 SCORED = """
 import random
@@ -93,3 +96,20 @@ def test_the_hint_after_no_answer_works_where_the_results_are(project: Path) -> 
     CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--results", "elsewhere"])
     best = CliRunner().invoke(main, ["best", "told", "--results", "elsewhere"])
     assert best.output == "error: told: no trial has completed; see python -m sweep compare elsewhere/told\n"
+
+
+def test_a_comparison_moves_no_cursor_and_changes_no_colours(tmp_path: Path) -> None:
+    folder = ResultsFolder.create(tmp_path, "odd", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
+    events: list[Event] = [SessionStarted(time=1.0, resumed=False, version="1")]
+    for trial, (value, parent) in enumerate((("a", None), ("b\x1b]0;title\x07", 0))):
+        known = {"trial": trial, "trial_id": str(trial), "seed": 0, "repeat": 0, "time": 1.0}
+        params: Params = {"augment": value}
+        events.append(TrialStarted(**known, params=params, parent=parent, parent_epoch=None if parent is None else 1))
+        for epoch in (1, 2):
+            events.append(EpochReported(trial=trial, epoch=epoch, metrics={"acc": 0.5 + trial}, time=2.0, time_s=1.0))
+        events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=3.0))
+    with Log(folder.log) as log:
+        log.append(events)
+    said = call("compare", "odd", "--results", str(tmp_path))
+    assert "lineage  trial 0 to epoch 1, 1 to epoch 2: augment a, b" in said
+    assert "\x1b" not in said

@@ -16,7 +16,6 @@ from waiting import until
 
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.export import tensorboard
 from sweep.export.tensorboard import EventFiles, LiveEventFiles
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -63,6 +62,18 @@ def test_scalars_by_epoch(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert math.isnan(run.Scalars("f1=macro")[0].value)
     text = run.Tensors("status")[0].tensor_proto.string_val[0].decode()
     assert text == "" or text.startswith(STATUSES[1].value)
+
+
+def test_a_measure_does_not_replace_what_is_told_of_every_epoch(
+    made: Callable[..., ResultsFolder], tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    epoch = EpochReported(trial=0, epoch=1, metrics={}, time=BEGAN + 1, time_s=0.5, measures={"time_s": 7.0})
+    write(made([trial(0, Status.RUNNING)[0], epoch]), tmp_path)
+    run = EventAccumulator(str(tmp_path / "00000"))
+    run.Reload()
+    assert [run.Scalars(tag)[0].value for tag in ("run/time_s", "run/measure.time_s")] == [0.5, 7.0]
 
 
 def groups(target: Path) -> tuple[Any, list[Any]]:
@@ -248,7 +259,7 @@ def test_two_processes_do_not_write_the_same_files(hostile: ResultsFolder, tmp_p
 
 def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
     folder = made(trial(0, Status.COMPLETED))
-    target = tensorboard.folder_of(folder)
+    target = folder.tensorboard
     with LiveEventFiles(folder, period_s=0.02):
         until(lambda: len(content(target)) >= 2)
         append(folder, trial(1, Status.RUNNING)[:2])

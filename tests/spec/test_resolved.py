@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sweep.events import Value
 from sweep.space.early_terminate import Own
@@ -201,6 +202,12 @@ def test_every_value_comes_back(value: Value) -> None:
     (parameter,) = one.space.parameters
     found = parameter.domain.value
     assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize("value", ["no", "On", "y", "null", "é 😀"])
+def test_a_text_is_one_to_readers_of_yaml_1_1_too(value: Value) -> None:
+    text = resolved.file_text(resolved.trial_file(parse(FILE, "wide.yaml"), {"v": value}, 0, "one"), [])
+    assert yaml.safe_load(text)["parameters"] == {"v": {"value": value}}
 
 
 def test_what_is_left_at_its_default_is_not_written(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_better_the_equal_and_the_worse() -> None:
     assert found[best].verdict is BEST
     worse = found[2]
     assert worse.difference == pytest.approx(np.mean([*scores[2].values()]) - np.mean([*scores[best].values()]))
-    assert worse.low < worse.difference < worse.high < 0
+    assert worse.difference_low < worse.difference < worse.difference_high < 0
     assert (worse.p, worse.p_holm, worse.more) == (2**-7, 2 * 2**-7, None)
 
 
@@ -73,7 +73,7 @@ def test_only_common_seeds_are_compared() -> None:
     unpaired = {0: scores[0], 1: {seed + 100: score for seed, score in scores[1].items()}}
     apart = compare(unpaired, maximize=True)[1]
     assert (apart.verdict, apart.seeds, apart.p, apart.difference) == (UNDECIDED, 0, None, None)
-    assert apart.reason == "no seed in common with the best"
+    assert apart.undecided == "no seed in common with the best"
     some = {0: scores[0], 1: {seed + 7: score for seed, score in scores[1].items()}}
     assert (compare(some, maximize=True)[1].seeds, told(some)) == (5, [UNDECIDED, UNDECIDED])
     enough = {0: scores[0], 1: {seed: score for seed, score in scores[1].items() if seed < 7}}
@@ -93,14 +93,14 @@ def test_equal_scores_tie_and_equal_differences_do_not() -> None:
 def test_one_alone_and_none() -> None:
     assert compare({}, maximize=True) == {}
     alone = compare({"a": {0: 1.0}}, maximize=True)["a"]
-    assert (alone.verdict, alone.reason) == (UNDECIDED, "nothing to compare with")
+    assert (alone.verdict, alone.undecided) == (UNDECIDED, "nothing to compare with")
 
 
 def test_one_seed_each_needs_so_many_more() -> None:
     found = compare({name: {0: name / 10} for name in range(4)}, maximize=True)
     assert {one.verdict for one in found.values()} == {UNDECIDED}
     assert found[0].more == statistics.seeds_for(3) - 1
-    assert (found[0].difference, found[0].low) == (pytest.approx(-0.3), None)
+    assert (found[0].difference, found[0].difference_low) == (pytest.approx(-0.3), None)
 
 
 def test_folds_are_no_independent_seeds() -> None:
@@ -108,7 +108,7 @@ def test_folds_are_no_independent_seeds() -> None:
     assert told(scores) == [BEST, WORSE]
     folded = compare(scores, maximize=True, folds=10)[1]
     as_seeds = compare(scores, maximize=True)[1]
-    assert folded.high - folded.low > 1.4 * (as_seeds.high - as_seeds.low)
+    assert folded.difference_high - folded.difference_low > 1.4 * (as_seeds.difference_high - as_seeds.difference_low)
     assert told(table(0.9, 0.1, seeds=10, noise=0.01), folds=10) == [BEST, WORSE]
 
 
@@ -127,7 +127,7 @@ def test_a_front_has_verdicts() -> None:
     few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
     undecided = statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])
     assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, statistics.seeds_for(6) - 5)}
-    assert statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].reason == "too few seeds"
+    assert statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
 
 
 def test_no_false_worse_more_often_than_promised() -> None:

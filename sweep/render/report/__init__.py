@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import jinja2
 import numpy as np
@@ -20,12 +21,15 @@ from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import LOST, Status, Value, is_number
+from sweep.render.tables import counted_by, filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.render.tables import efficiency_lines as worth_lines
-from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.space.domains import Domain, Range, choices, is_log
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, moment, money, printable, setting, settings
+
+if TYPE_CHECKING:
+    from sweep.searchers.optuna_study import Importance
 
 SLICES = 24  # parameters drawn at most, those that matter most
 AXES = 10  # of parallel coordinates at first; the reader may add others
@@ -50,7 +54,7 @@ def report_document(
     mattering = [one.param for one in first] or list(ranking.varying)
     grid, known = filled(ranking_grid(ranking)), domains(accounts)
     return {
-        "sweeps": [{"name": one.sweep.folder.name, "trials": len(one.sweep.trials)} for one in accounts],
+        "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
         "reasons": reasons,
         "most": {"slices": SLICES, "axes": AXES},
@@ -74,9 +78,7 @@ def report_document(
             "trials": [[place[id(trial)] for trial in row.trials] for row in ranking.rows],
         },
         "importance": [
-            {"metric": metric, "rows": [_importance(one.param, one.share, one.low, one.high) for one in rows[:SLICES]]}
-            for metric, rows in shares.items()
-            if rows
+            {"metric": metric, "rows": list(map(_importance, rows[:SLICES]))} for metric, rows in shares.items() if rows
         ],
         "timeline": _timeline(accounts),
         "budgets": _budgets(accounts, worths),
@@ -91,7 +93,7 @@ def as_json(content: object) -> str:
 
 def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
     """Return the best score by what was spent, by unit: of each sweep its place and its lines."""
-    place = {one.sweep.folder.name: at for at, one in enumerate(accounts)}
+    place = {one.sweep.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
     return [
         {
@@ -165,7 +167,7 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     for account in accounts:
         found, history = account.timeline, account.sweep.history
         start = history.started or 0.0
-        named = f"{account.sweep.folder.name}: " if len(accounts) > 1 else ""
+        named = f"{account.sweep.name}: " if len(accounts) > 1 else ""
         for span in found.spans:
             spans["row"].append(offset + span.row)
             spans["lane"].append(len(lanes) + span.lane)
@@ -178,8 +180,8 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
 
 
-def _importance(param: str, share: float, low: float, high: float) -> dict[str, object]:
-    return {"param": param, "share": round(share, 4), "low": round(low, 4), "high": round(high, 4)}
+def _importance(one: Importance) -> dict[str, object]:
+    return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
 def _packed(numbers: npt.NDArray[np.generic]) -> str:
@@ -202,39 +204,6 @@ FAILURES = 50  # tracebacks at most
 NAMED = 12  # parameters in a list
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A part of the time of all trials."""
-
-    name: str
-    took: str
-    percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A trial that came to nothing."""
-
-    trial: str
-    status: str
-    reason: str
-    settings: str
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What is said of one sweep."""
-
-    name: str
-    question: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    shares: tuple[Share, ...]
-    starving: Mapping[int, str]
-    provenance: tuple[tuple[str, str], ...]
-    text: str
-
-
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives.
 
@@ -242,9 +211,10 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     """
     from sweep.analysis import report_data
 
-    accounts = [report_data.read(folder, POINTS // len(folders)) for folder in folders]
+    points = POINTS // len(folders)
+    accounts = [report_data.read(folder, points, name) for name, folder in told_apart(folders).items()]
     ranking = rank([one.sweep for one in accounts])
-    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.folder.name, ranking, one.tables))]
+    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
@@ -264,7 +234,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         scripts=scripts,
         style=style,
         data=Markup(as_json(content)),  # has no character that HTML knows
-        title=" · ".join(one.sweep.folder.name for one in accounts),
+        title=" · ".join(one.sweep.name for one in accounts),
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
         method=ranking.method,
@@ -302,22 +272,22 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _told(account: ReportData, ranking: Ranking) -> Told:
-    return Told(
-        account.sweep.folder.name,
-        account.question,
-        tuple(_facts(account, ranking)),
-        tuple(_shares(account)),
-        {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
-        tuple(_provenance(account.info)),
-        account.text,
-    )
+def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
+    """Return what the template says of one sweep."""
+    return {
+        "name": account.sweep.name,
+        "question": account.question,
+        "facts": list(_facts(account, ranking)),
+        "shares": list(_shares(account)),
+        "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
+        "provenance": list(_provenance(account.info)),
+        "text": account.text,
+    }
 
 
 def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
-    counts = ", ".join(f"{count} {status.value}" for status, count in account.counts.items())
-    yield "trials", counts or "none"
+    yield "trials", counted_by(account.counts) or "none"
     if ranking.varying:
         more = len(ranking.varying) - NAMED
         yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
@@ -346,28 +316,31 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
     for one in accounts:
         line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
-            of = f"{one.sweep.folder.name}: " if len(accounts) > 1 else ""
+            of = f"{one.sweep.name}: " if len(accounts) > 1 else ""
             lanes = f"{counted(len(line.lanes), 'lane')}"
             idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
-def _shares(account: ReportData) -> Iterator[Share]:
+def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
+    """Yield the parts of the time of all trials: name, duration, percent."""
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
         if total and took > 0:
-            yield Share(name, duration(took), 100 * took / total)
+            yield name, duration(took), 100 * took / total
 
 
-def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Failure]:
+def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+    """Yield what the template says of each trial that came to nothing."""
     for account in accounts:
-        of = f" of {account.sweep.folder.name}" if len(accounts) > 1 else ""
+        of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
                 named = printable(settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
-                yield Failure(f"trial {trial.trial}{of}", trial.status.value, trial.status_reason, named, error)
+                told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
+                yield {**told, "reason": trial.status_reason, "error": error}
 
 
 def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
@@ -395,14 +368,6 @@ TICKS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """An epoch below the drawing."""
-
-    x: float
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """The line of a trial: down from its parent, then to the right."""
 
@@ -422,7 +387,7 @@ class Drawn:
     width: int
     height: int
     rows: tuple[Row, ...]
-    ticks: tuple[Tick, ...]
+    ticks: tuple[tuple[float, int], ...]  # epochs below it: where, and which
     words: str
 
 
@@ -447,6 +412,6 @@ def _lineages(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
         kind = "best" if trial.trial in ancestors else "other"
         rows.append(Row(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
     step = max(-(-last // TICKS), 1)
-    ticks = tuple(Tick(at(epoch), epoch) for epoch in range(0, last + 1, step))
+    ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
     words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"
     return Drawn(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)
