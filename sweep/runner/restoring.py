@@ -243,7 +243,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
-    if devices.gpus and not devices.simulated and len(sweep_info.gpus()) < devices.gpus:
+    if devices.real_gpus and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
         devices = Devices(devices.cpus)
         if kept.facts.precision:

@@ -239,8 +239,8 @@ class Session:
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.of_epoch, folder.path),
-                inherit=partial(inherit, folder),
-                memo=Memo(folder, info, view.say) if options.memo and spec.population is None else None,
+                inherit=partial(inherit, folder, spec.objectives[0]),
+                memo=Memo(folder, info, spec.objectives[0], view.say) if options.memo and not spec.population else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)

@@ -31,7 +31,7 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
     read how many threads they may start when they are imported: as many as Ray tells the worker of a trial later.
     """
     cores = contract.cpus()
-    at_once = 0 if devices.gpus and not devices.simulated else min(cores / max(devices.cpus, 1), most or cores)
+    at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
     wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
     given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
     os.environ.update(given)

@@ -206,5 +206,5 @@ def prepare(devices: Devices) -> None:
     with suppress(ValueError):  # not in the main thread
         # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if not devices.gpus or devices.simulated:
+    if not devices.real_gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
