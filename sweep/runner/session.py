@@ -160,7 +160,8 @@ class Session:
                 note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        found = connecting.backend(self.options, self._setting(job, view), view.say, ending.leave)
+                        spec, source = self.spec, self.training.source
+                        found = connecting.backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
@@ -199,16 +200,6 @@ class Session:
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
             working_folder=self.training.working_folder,
-        )
-
-    def _setting(self, job: Job, view: View) -> connecting.Setting:
-        return connecting.Setting(
-            job=job,
-            devices=planning.devices(self.spec, self.options.simulated_gpus),
-            most=connecting.most(self.spec, self.options),
-            max_share=self.spec.resources.max_share,
-            imports=self.training.source.first_imports,
-            sweep_status=None if self.options.inline else lambda: connecting.sweep_status(view.standing),
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:

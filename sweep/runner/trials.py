@@ -30,7 +30,6 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
-from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
 from sweep.text import guess
 
@@ -247,11 +246,9 @@ class AuxiliaryTrials:
         return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
 
     def race(self) -> Race:
-        """Return how the race stands; none where the sweep file says nothing of one."""
-        if self._spec.confirm is None:
-            return Race()
+        """Return how the race stands."""
         if self._race is None:
-            self._race = confirmation.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
+            self._race = race(self._ledger, self._spec)
         return self._race
 
 
@@ -267,9 +264,13 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
     return [run(one) for one in ledger.trials.values()]
 
 
-def rules(spec: Spec, confirm: Confirm) -> Rules:
-    """Return what a sweep file says of the race after its search."""
-    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+def race(ledger: Ledger, spec: Spec) -> Race:
+    """Return how the race after a search stands; none where the sweep file says nothing of one."""
+    confirm = spec.confirm
+    if confirm is None:
+        return Race()
+    rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+    return confirmation.run(runs(ledger, spec), rules)
 
 
 LOOK_AHEAD = 64
