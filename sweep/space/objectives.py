@@ -14,7 +14,7 @@ Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
-INFEASIBLE = 1e9
+INFEASIBLE = 1e100
 """Above the loss of any trial that meets the constraints, as far as losses are of this world."""
 
 
@@ -73,7 +73,8 @@ class Objective:
         Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
-        return loss if loss is None or not self.constraints or not (by := self.violation(metrics)) else INFEASIBLE + by
+        by = 0.0 if loss is None else self.violation(metrics)
+        return INFEASIBLE * (1 + by) if by else loss
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
         """Return `standing`, or infinity where there is none: worse than any."""
