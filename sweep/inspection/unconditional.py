@@ -27,16 +27,11 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is a function for sure."""
     module, _, name = trainable.partition(":")
-    return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """The module in which a name is defined, through imports, and its definition; None where that cannot be told."""
-    return _resolved(module, name, trees, set())
+    return isinstance(_resolved(module, name, trees, set())[1], Function)
 
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `definition`."""
+    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `_resolved`."""
     queue, seen = [trainable], set[tuple[str, str]]()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
@@ -76,7 +71,7 @@ def _collect(
 ) -> bool:
     """Add the methods of a class and its bases; False where there may be more."""
     module, node = _resolved(module, name, trees, seen)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(node, Function):
         return not node.decorator_list  # which may make anything of it
     if not isinstance(node, ast.ClassDef):
         return False
@@ -168,7 +163,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """The parameters that a function, or the class's own `data` and `model`, read in every trial without a default."""
     module, _, name = trainable.partition(":")
     if is_function:
-        module, found = definition(module, name, trees)
+        module, found = _resolved(module, name, trees, set())
         yield from _of(module, found, 0)
         return
     for name in METHODS:

@@ -42,11 +42,13 @@ def backend(
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
-    devices, bound = planning.devices(spec, options.simulated_gpus), most(spec, options)
+    devices = planning.devices(spec, options.simulated_gpus)
+    bounds = (spec.resources.max_concurrent, options.max_concurrent)
+    most = min((bound for bound in bounds if isinstance(bound, int)), default=None)
     start = cluster.Start(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
-        ahead=local_ray.importing_ahead(source.first_imports, devices, bound),
+        ahead=local_ray.importing_ahead(source.first_imports, devices, most),
         about=dashboard.pointer(job.sweep, job.session, say),
     )
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
@@ -56,7 +58,7 @@ def backend(
             cluster=found,
             job=job,
             devices=devices,
-            most=bound,
+            most=most,
             max_share=spec.resources.max_share,
             reuse=options.reuse,
             notice=notice,
@@ -91,12 +93,6 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
             say(text)
 
     return notice
-
-
-def most(spec: Spec, options: Options) -> int | None:
-    """Return the most trials at a time that were asked for, if any were."""
-    asked = (spec.resources.max_concurrent, options.max_concurrent)
-    return min((count for count in asked if isinstance(count, int)), default=None)
 
 
 def sweep_status(standing: Standing) -> SweepStatus:

@@ -122,7 +122,9 @@ def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Me
     for precision in precisions:
         if precision != first.precision:
             best = _faster(best, look(replace(best.way, precision=precision)))
-    for way in _larger(best.way):
+    start = best.way
+    for power in range(1, DOUBLINGS + 1):
+        way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
             parts = replace(way, micro_batches=2 * way.micro_batches)
@@ -141,11 +143,6 @@ def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Me
 
 def _faster(known: Measured, found: Measured) -> Measured:
     return found if found.fits and found.examples_per_s > FASTER * known.examples_per_s else known
-
-
-def _larger(way: Way) -> Iterator[Way]:
-    for power in range(1, DOUBLINGS + 1):
-        yield replace(way, batch_size=way.batch_size * 2**power)
 
 
 def _powers(first: int, most: int) -> Iterator[int]:

@@ -114,7 +114,7 @@ class Terms:
             data_seed=spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.maximize,
-            fold=fold(spec, started),
+            fold=None if not spec.folds or started.fold is None else Fold(started.fold, spec.folds, started.seed),
             accumulate=accumulate,
         )
 
@@ -188,16 +188,6 @@ class Terms:
                     )
                     return epochs[:place], structs.replace(trial.end(Status.FAILED, told, facts), error=told)
         return epochs, None
-
-
-def fold(spec: Spec, started: TrialStarted) -> Fold | None:
-    """Return the part of the examples that a trial of a cross-validation leaves out.
-
-    Folds of one repeat are one cut.
-    """
-    if spec.folds is None or started.fold is None:
-        return None
-    return Fold(started.fold, spec.folds, started.seed)
 
 
 class AuxiliaryTrials:
