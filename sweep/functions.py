@@ -299,6 +299,7 @@ def _seed(seed: int) -> None:
 
 
 TRAINABLE_METHODS = ("begin", "train", "save", "restore", "facts")
+RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
 def load_trainable(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:

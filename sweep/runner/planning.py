@@ -17,6 +17,7 @@ from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
+from sweep.functions import RANKED_METHODS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -317,7 +318,6 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
 
 
-RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`
 SIGMAS = 5  # of a normal distribution: farther out lies one draw of 1.7 million, whose trial refuses it
 PROBE_S = 300.0
 
@@ -409,7 +409,7 @@ def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
 
 def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
-    missing = source.lacks(*RANKED) if workers > 1 else ()
+    missing = source.lacks(*RANKED_METHODS) if workers > 1 else ()
     if not missing:
         return
     what = f"a trial has {workers} workers, and {spec.trainable} "
