@@ -78,7 +78,11 @@ def resolve(text: str, tag: str | None) -> Scalar:
 
 def _int(text: str) -> int:
     # Python takes quadratic time for long numbers.
-    if len(text) > 30 or abs(number := int(text, _BASES.get(text[:2], 10))) >= 2**63:
+    return _whole(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
+
+
+def _whole(number: int, text: str) -> int:
+    if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
 
@@ -344,8 +348,14 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
     elif callable(getattr(value, "tolist", None)):
         value = value.tolist()  # type: ignore[attr-defined]  # an array
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | float():
             return value
+        case int() | str():
+            try:
+                return _text(value) if isinstance(value, str) else _whole(value, str(value))
+            except ValueError as error:
+                document.mistake(path, str(error))
+                return None
         case PurePath():
             return os.fspath(value)
         case Mapping():
