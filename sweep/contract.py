@@ -106,6 +106,11 @@ class Devices:
     simulated: bool = False  # logical CPU devices stand in for the GPUs
     ranks: Ranks | None = None  # None: this process trains alone
 
+    @property
+    def real_gpus(self) -> float:
+        """GPUs of the machine: none where CPU devices stand in for them."""
+        return 0.0 if self.simulated else self.gpus
+
     def fits(self, cpus: float, gpus: float) -> int:
         """Return how many such shares a machine has room for."""
         return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)

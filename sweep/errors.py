@@ -56,6 +56,12 @@ class InputError(SweepError):
         return cls([Problem(where, what, hint)])
 
 
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise `InputError` where there are any; what is found twice is said once."""
+    if found := dict.fromkeys(problems):
+        raise InputError(found)
+
+
 class TrainableError(SweepError):
     """A trainable broke its contract, for example it never reported the metric of the sweep."""
 

@@ -225,7 +225,7 @@ class FunctionTrainable:
 
     def facts(self) -> Facts:
         """Where it runs and how long it has trained; its data is what an attribute ``data`` of the function names."""
-        gpus = self._assignment is not None and self._assignment.devices.gpus > 0
+        gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
         data = getattr(self._function, "data", None)
         return Facts(
@@ -299,6 +299,7 @@ def _seed(seed: int) -> None:
 
 
 TRAINABLE_METHODS = ("begin", "train", "save", "restore", "facts")
+RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
 def load_trainable(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:

@@ -205,6 +205,16 @@ def _listed(values: Any) -> tuple[Value, ...]:
 _T = TypeVar("_T")
 
 
+def _reading_all(method: Any) -> Any:
+    """Return a method of `Watched` that reads all parameters: one of a mapping as a whole."""
+
+    def reading(watched: Watched, *given: Any) -> Any:
+        watched.seen.update(dict.keys(watched))
+        return method(watched, *given)
+
+    return reading
+
+
 class Watched(dict[str, Value]):
     """Parameters that tell which of them were read; a copy of the mapping as a whole reads all of them."""
 
@@ -220,25 +230,12 @@ class Watched(dict[str, Value]):
         self.seen.add(str(name))
         return super().__contains__(name)
 
-    def __iter__(self) -> Iterator[str]:
-        self.seen.update(super().keys())
-        return super().__iter__()
-
     def get(self, name: str, default: Any = None) -> Any:
         self.seen.add(name)
         return super().get(name, default)
 
-    def keys(self) -> Any:
-        self.seen.update(super().keys())
-        return super().keys()
-
-    def values(self) -> Any:
-        self.seen.update(super().keys())
-        return super().values()
-
-    def items(self) -> Any:
-        self.seen.update(super().keys())
-        return super().items()
+    __iter__, keys, values, items = map(_reading_all, (dict.__iter__, dict.keys, dict.values, dict.items))
+    copy, __or__, __ror__, __eq__ = map(_reading_all, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
         return dict, (dict(dict.items(self)),)  # elsewhere nobody watches
@@ -252,7 +249,7 @@ class Mark(Enum):
 
 
 Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
-"""What was read, by name; where `below` was asked, the names."""
+"""What was read, by name; where `below` was asked, the names, which are all of them under the empty name."""
 
 
 def to_json(reads: Reads) -> str:
@@ -286,7 +283,8 @@ class Hyperparameters(Declaring):
     """
 
     def __init__(self, params: Params) -> None:
-        self._params, self._seen = _taken(params)
+        self._seen = params.seen if isinstance(params, Watched) else set[str]()
+        self._hold(dict(dict.items(params) if isinstance(params, Watched) else params))
         self._records: list[Reads] = []
         self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
         self._used: set[str] = set()  # of these
@@ -299,7 +297,7 @@ class Hyperparameters(Declaring):
             return self
         changed = Hyperparameters({})
         kept = {name: value for name, value in self._params.items() if name not in changes}
-        changed._params = kept | {name: value for name, value in changes.items() if value is not None}
+        changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
         changed._live, changed._defaults = self._live, self._defaults
         return changed
@@ -318,7 +316,8 @@ class Hyperparameters(Declaring):
     def __getattr__(self, name: str) -> Value | Group:
         if name.startswith("_"):
             raise AttributeError(name)
-        if any(key.startswith(f"{name}.") for key in self._params):
+        if name in self._groups:
+            self._note(name, Mark.ABSENT)
             return Group(self, name)
         value = self._read(name)
         if isinstance(value, Mark):
@@ -328,7 +327,7 @@ class Hyperparameters(Declaring):
     def __contains__(self, name: str) -> bool:
         present = self.peek(name) is not Mark.ABSENT
         for record in self._records:
-            record.setdefault(name, Mark.PRESENT if present else Mark.ABSENT)
+            record.setdefault(name, Mark.PRESENT if present or name in self._groups else Mark.ABSENT)
         return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
@@ -338,6 +337,8 @@ class Hyperparameters(Declaring):
         """Return all parameters by name, and all of them read: for ``**hp.to_dict()``."""
         for name in self._params:
             self._read(name)
+        for record in self._records:
+            record[""] = self._below("")  # and that there are no more
         return dict(self._params)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -372,7 +373,7 @@ class Hyperparameters(Declaring):
 
     def below(self, name: str) -> tuple[str, ...]:
         """Return the names of the parameters below a nested name, without it; none where there are none."""
-        names = tuple(key for key in self._params if key.startswith(f"{name}."))
+        names = self._below(name)
         self._seen.update(names)
         for record in self._records:
             record[name] = names
@@ -443,31 +444,37 @@ class Hyperparameters(Declaring):
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, Mark.ABSENT)
 
+    def _hold(self, params: dict[str, Value]) -> None:
+        self._params = params
+        self._groups = {key[:end] for key in params for end, letter in enumerate(key) if letter == "."}
+
+    def _below(self, name: str) -> tuple[str, ...]:
+        return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
+
+    def _note(self, name: str, found: Value | Mark) -> None:
+        for record in self._records:
+            if name in self._groups:  # that there are some below it is what was found
+                record.setdefault(name, Mark.PRESENT)
+            else:
+                record[name] = found
+
     def _same(self, name: str, then: Value | Mark | tuple[str, ...]) -> bool:
         now = self.peek(name)
         if isinstance(then, tuple):
             self._seen.update(then)
-            return tuple(key for key in self._params if key.startswith(f"{name}.")) == then
-        if then is Mark.PRESENT:
-            return now is not Mark.ABSENT
+            return self._below(name) == then
+        if isinstance(then, Mark):
+            return (now is not Mark.ABSENT or name in self._groups) is (then is Mark.PRESENT)
         return type(now) is type(then) and now == then
 
     def _read(self, name: str) -> Value | Mark:
         """Return what the trial has; for `init`, also what the code has declared before."""
         value = self.peek(name)
-        for record in self._records:
-            record[name] = value
+        self._note(name, value)
         return self._defaults.get(name, value) if isinstance(value, Mark) else value
 
     def _missing(self, name: str) -> str:
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
-
-
-def _taken(given: Params) -> tuple[dict[str, Value], set[str]]:
-    """Return a copy of what is given, and where to note what is read of it."""
-    if isinstance(given, Watched):
-        return dict(dict.items(given)), given.seen
-    return dict(given), set()
 
 
 class Group:
@@ -483,13 +490,8 @@ class Group:
     def __getattr__(self, name: str) -> Value | Group:
         if name.startswith("_"):
             raise AttributeError(name)
-        dotted = f"{self._prefix}.{name}"
-        if any(key.startswith(f"{dotted}.") for key in self._parent._params):
-            return Group(self._parent, dotted)
-        try:
-            return self._parent[dotted]
-        except KeyError as error:
-            raise AttributeError(str(error.args[0])) from None
+        found: Value | Group = getattr(self._parent, f"{self._prefix}.{name}")
+        return found
 
     def get(self, name: str, default: Any = None) -> Any:
         """As `Hyperparameters.get`, below this name."""

@@ -14,7 +14,7 @@ from placed import without_place
 
 from sweep.backends import Job, Order, Progress
 from sweep.backends.worker import Worker
-from sweep.contract import Assignment, Diverged
+from sweep.contract import Assignment, Devices, Diverged
 from sweep.errors import TrainableError
 from sweep.events import Status
 from sweep.functions import FunctionTrainable, Reporter
@@ -310,6 +310,17 @@ def test_data_named_by_an_attribute_is_known_before_it_begins() -> None:
     trainable = FunctionTrainable(train)
     trainable.begin(Assignment(trial=0, params={}, seed=0, epochs=1))
     assert trainable.facts().data == "digits 2024"
+
+
+def test_a_rehearsal_of_a_function_says_that_it_ran_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainable = FunctionTrainable(lambda hp, report: None)
+    for seen, devices, said in (
+        ("-1", Devices(gpus=1, simulated=True), "cpu"),
+        ("0,1", Devices(gpus=2), "gpu:0,gpu:1"),
+    ):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+        trainable.begin(Assignment(trial=0, params={}, seed=0, epochs=1, devices=devices))
+        assert trainable.facts().devices == said
 
 
 def test_a_function_that_cannot_be_called_so_is_refused() -> None:

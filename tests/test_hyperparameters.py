@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 
@@ -79,6 +80,25 @@ def test_agreement(other, same) -> None:
     assert Hyperparameters(other).agree(reads) is same
 
 
+@pytest.mark.parametrize(
+    ("read", "others"),
+    [
+        (lambda hp: hp.to_dict(), [{"a": 1}]),
+        (lambda hp: list(hp), [{"a": 1}]),
+        (lambda hp: hasattr(hp, "aug"), [{"a": 1, "aug.kind": "flip"}]),
+        (lambda hp: hp.get("aug"), [{"a": 1, "aug": 3}]),
+        (lambda hp: hasattr(hp.aug if hasattr(hp, "aug") else hp, "deep"), [{"aug.deep.p": 1}, {"aug.kind": 2}]),
+    ],
+)
+def test_trials_of_which_one_has_more_parameters_do_not_agree(read, others) -> None:
+    for mine, other in itertools.permutations([{"a": 1, "b": 2}, *others], 2):
+        hp, reads = Hyperparameters(mine), {}
+        with hp.recording(reads):
+            read(hp)
+        assert hp.agree(from_json(to_json(reads)))
+        assert not Hyperparameters(other).agree(reads)
+
+
 @given(st.sampled_from([1, 1.0, True, "1", None]), st.sampled_from([1, 1.0, True, "1", None]))
 def test_values_of_other_types_do_not_agree(one, other) -> None:
     hp, reads = Hyperparameters({"x": one}), {}
@@ -113,6 +133,10 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
         (dict, {"a", "b", "n.x"}),
         (lambda given: dict(**given), {"a", "b", "n.x"}),
         (lambda given: list(given.values()), {"a", "b", "n.x"}),
+        (lambda given: given | {"c": 3}, {"a", "b", "n.x"}),
+        (lambda given: {"c": 3} | given, {"a", "b", "n.x"}),
+        (lambda given: given.copy(), {"a", "b", "n.x"}),
+        (lambda given: given == {"a": 1}, {"a", "b", "n.x"}),
         (lambda given: Hyperparameters(given), set()),
         (lambda given: Hyperparameters(given).a, {"a"}),
         (lambda given: Hyperparameters(given).n.x, {"n.x"}),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sweep.backends.checkpoints import is_disk_fault
 from sweep.contract import OutOfMemory, Trainable, memory_bytes
+from sweep.events import Params
 from sweep.functions import FunctionTrainable
 
 BOUND = 0.8
@@ -44,7 +45,18 @@ def is_short(error: BaseException) -> bool:
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
 
 
-def parts(trainable: Trainable | None, batch: object, accumulate: int) -> int | None:
+DEFAULT_BATCH = 32
+"""Examples of a batch where a trial does not say: that of the standard hyperparameters."""
+
+
+def batch_size(params: Params, replicas: int) -> int | None:
+    """Return the examples of a trial's batch, over all its replicas; None where what it says is no number of them."""
+    whole = "per_replica_batch_size" not in params
+    size = params.get("batch_size", DEFAULT_BATCH) if whole else params["per_replica_batch_size"]
+    return size * (1 if whole else replicas) if isinstance(size, int) else None
+
+
+def parts(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Into how many parts the batches of a trial that does not fit are cut next; None where they are small enough."""
     splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
-    return 2 * accumulate if splits and isinstance(batch, int) and 2 * accumulate <= batch else None
+    return 2 * accumulate if splits and batch is not None and 2 * accumulate <= batch else None

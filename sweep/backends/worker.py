@@ -251,7 +251,8 @@ class Worker:
             except Exception as error:
                 if not memory.is_short(error):
                     raise
-                parts = memory.parts(self._trainable, asked.params.get("batch_size", 32), trial.accumulate)
+                batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self._job.workers)
+                parts = memory.parts(self._trainable, batch, trial.accumulate)
                 if self._keeps and self._make is None:
                     self._empty(trial, epochs, "without what earlier trials left")
                     continue

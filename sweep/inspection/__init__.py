@@ -337,15 +337,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _defined(tree: ast.Module) -> list[str]:
-    names: list[str] = []
-    for node in tree.body:
-        match node:
-            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                names.append(name)
-            case ast.Assign(targets=targets):
-                names += [t.id for t in targets if isinstance(t, ast.Name)]
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names.append(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                names += [a.asname or a.name.split(".")[0] for a in aliases]
-    return names
+    """Return the names of a module that a trainable may have."""
+    return [
+        name for node in tree.body if not isinstance(node, ast.AsyncFunctionDef) for name in unconditional.bound(node)
+    ]

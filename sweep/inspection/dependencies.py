@@ -26,6 +26,8 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from sweep.inspection.hyperparameter_reads import last_name
+
 _STDLIB = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 _STDLIB |= {path / "lib-dynload" for path in _STDLIB}
 
@@ -197,29 +199,34 @@ def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]
         match node:
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)
-            case ast.ImportFrom(module=source, names=aliases, level=level):
-                base = source or ""
-                if level:
-                    parents = module.split(".")
-                    parents = parents[: len(parents) - level + (1 if is_package else 0)]
-                    base = ".".join([*parents, *([source] if source else [])])
-                if base:
+            case ast.ImportFrom(names=aliases):
+                if base := absolute(module, node, is_package=is_package):
                     yield base
                     yield from (f"{base}.{alias.name}" for alias in aliases if alias.name != "*")
-            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if _called(node) in ("import_module", "__import__"):
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if last_name(node.func) in (
+                "import_module",
+                "__import__",
+            ):
                 yield name.lstrip(".")
+
+
+def absolute(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
+    """Return the full name of what a module imports from."""
+    parents = module.split(".")
+    parents = parents[: len(parents) - node.level + is_package] if node.level else []
+    return ".".join([*parents, *([node.module] if node.module else [])])
 
 
 def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and reason of each import whose module is not named."""
     for node in ast.walk(tree):
         match node:
-            case ast.Call() if _called(node) in ("import_module", "__import__"):
+            case ast.Call() if last_name(node.func) in ("import_module", "__import__"):
                 if not (node.args and isinstance(node.args[0], ast.Constant)):
                     yield node.lineno, "imports a module whose name is computed"
             case ast.Call(func=ast.Name(id="exec")):
                 yield node.lineno, "runs a text as code"
-            case ast.Call() if _called(node) in _LOADERS:
+            case ast.Call() if last_name(node.func) in _LOADERS:
                 yield node.lineno, "runs a file as code"
             case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
                 yield node.lineno, "changes where modules are found (sys.path)"
@@ -238,8 +245,10 @@ def outside(tree: ast.AST) -> Iterator[tuple[int, str]]:
         match node:
             case ast.FunctionDef(name="data" | "facts" | "save" | "restore"):
                 continue
-            case ast.Call() if _called(node) in _READERS and not (_called(node) == "open" and _modes(node) & _WRITES):
-                yield node.lineno, f"reads what may change ({_called(node)})"
+            case ast.Call() if last_name(node.func) in _READERS and not (
+                last_name(node.func) == "open" and _modes(node) & _WRITES
+            ):
+                yield node.lineno, f"reads what may change ({last_name(node.func)})"
             case (
                 ast.Subscript(value=ast.Name(id="environ") | ast.Attribute(attr="environ"), ctx=ast.Load())
                 | ast.Call(func=ast.Attribute(attr="get", value=ast.Name(id="environ") | ast.Attribute(attr="environ")))
@@ -253,13 +262,6 @@ def _modes(call: ast.Call) -> set[str]:
     values = [*call.args[-1:], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
     texts = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     return {letter for text in texts if len(text) <= len("rb+") for letter in text}
-
-
-def _called(call: ast.Call) -> str:
-    match call.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
 
 
 _ABSENT = object()

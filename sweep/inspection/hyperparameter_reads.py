@@ -185,7 +185,7 @@ class _Flow:
         self._begin(ours)
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
-                self._held.update((function, arg.arg) for arg in _positional(function)[:1])
+                self._held.update((function, arg.arg) for arg in positional(function)[:1])
         before = -1
         while before != (before := len(self._held) + len(self._attributes)):
             for module, tree in trees.items():
@@ -213,7 +213,7 @@ class _Flow:
             if isinstance(owner, ast.ClassDef)
             for node in owner.body
             if isinstance(node, Function)
-            for place, arg in enumerate(_positional(node))
+            for place, arg in enumerate(positional(node))
             if arg.arg == "hp"
         }
         for functions in self._functions.values():
@@ -349,20 +349,21 @@ class _Flow:
         if isinstance(place, str):
             name = next((arg.arg for arg in _arguments(function) if arg.arg == place), None)
         else:
-            positional = [arg.arg for arg in _positional(function)][1 if bound else 0 :]
-            name = positional[place] if place < len(positional) else None
+            names = [arg.arg for arg in positional(function)][1 if bound else 0 :]
+            name = names[place] if place < len(names) else None
         if name is None:
             return False
         self._held.add((function, name))
         return True
 
 
-def _positional(function: Function) -> list[ast.arg]:
+def positional(function: Function) -> list[ast.arg]:
+    """Return the arguments that are given by place."""
     return [*function.args.posonlyargs, *function.args.args]
 
 
 def _arguments(function: Function) -> list[ast.arg]:
-    return [*_positional(function), *function.args.kwonlyargs]
+    return [*positional(function), *function.args.kwonlyargs]
 
 
 def _is_static(function: Function) -> bool:

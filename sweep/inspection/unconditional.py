@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.inspection.dependencies import absolute
+from sweep.inspection.hyperparameter_reads import Function, positional
 
 _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without methods that matter
 
@@ -26,23 +27,18 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is a function for sure."""
     module, _, name = trainable.partition(":")
-    return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
-
-
-def definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """The module in which a name is defined, through imports, and its definition; None where that cannot be told."""
-    return _resolved(module, name, trees, set())
+    return isinstance(_resolved(module, name, trees, set())[1], Function)
 
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `definition`."""
+    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `_resolved`."""
     queue, seen = [trainable], set[tuple[str, str]]()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
         module, node = _resolved(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
-        found = [one for one in node.body if name in _bound(one)]
+        found = [one for one in node.body if name in bound(one)]
         if found:
             return module, found[0] if len(found) == 1 else None
         queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
@@ -75,7 +71,7 @@ def _collect(
 ) -> bool:
     """Add the methods of a class and its bases; False where there may be more."""
     module, node = _resolved(module, name, trees, seen)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if isinstance(node, Function):
         return not node.decorator_list  # which may make anything of it
     if not isinstance(node, ast.ClassDef):
         return False
@@ -107,30 +103,32 @@ def _resolved(
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
-        definitions = [one for one in body if name in _bound(one)]
+        definitions = [one for one in body if name in bound(one)]
         if len(definitions) != 1:
             return module, None
         (node,) = definitions
         if not isinstance(node, ast.ImportFrom):
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
-        module, name = _absolute(module, node, trees), original
+        is_package = any(other.startswith(f"{module}.") for other in trees)
+        module, name = absolute(module, node, is_package=is_package), original
     return module, None
 
 
-def _bound(node: ast.stmt) -> Iterator[str]:
+def bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement of a module or class gives a meaning."""
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
         case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
-            yield from (alias.asname or alias.name for alias in aliases)
+            yield from (alias.asname or alias.name.split(".")[0] for alias in aliases)
         case ast.Assign(targets=targets):
             yield from (target.id for target in targets if isinstance(target, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
         case ast.If() | ast.Try():  # whichever branch it is
             yield from (
-                name for one in ast.walk(node) if one is not node and isinstance(one, ast.stmt) for name in _bound(one)
+                name for one in ast.walk(node) if one is not node and isinstance(one, ast.stmt) for name in bound(one)
             )
 
 
@@ -143,15 +141,6 @@ def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-def _absolute(module: str, node: ast.ImportFrom, trees: Mapping[str, ast.Module]) -> str:
-    if not node.level:
-        return node.module or ""
-    parts = module.split(".")
-    is_package = any(other.startswith(f"{module}.") for other in trees)
-    parts = parts[: len(parts) - node.level + is_package]
-    return ".".join([*parts, *([node.module] if node.module else [])])
-
-
 METHODS = ("data", "model")  # of a KerasTrainable: called in every trial, with the hyperparameters alone
 
 _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
@@ -159,7 +148,6 @@ _READERS = frozenset({"number", "integer", "text", "flag"})  # whose only argume
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LATER = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +163,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """The parameters that a function, or the class's own `data` and `model`, read in every trial without a default."""
     module, _, name = trainable.partition(":")
     if is_function:
-        module, found = definition(module, name, trees)
+        module, found = _resolved(module, name, trees, set())
         yield from _of(module, found, 0)
         return
     for name in METHODS:
@@ -204,10 +192,10 @@ def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
 def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
-    positional = [*function.args.posonlyargs, *function.args.args]
-    if place >= len(positional):
+    given = positional(function)
+    if place >= len(given):
         return
-    hp = positional[place].arg
+    hp = given[place].arg
     named = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
     if not all(isinstance(node.ctx, ast.Load) for node in named):  # it becomes something else
         return

@@ -21,29 +21,18 @@ from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Status
-from sweep.runner import Options
+from sweep.inspection import Source
+from sweep.runner import Options, View, planning
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What a backend is made for."""
-
-    job: Job
-    devices: Devices  # of a trial
-    most: int | None  # trials at once, where a bound was asked for
-    max_share: float | None  # of the trials that fit
-    imports: Sequence[str]  # modules that each worker imports first
-    sweep_status: Callable[[], SweepStatus] | None  # to be shown in Ray's dashboard
-
-
 @contextmanager
 def backend(
-    options: Options, setting: Setting, say: Callable[[str], None], leave: Callable[[str], None]
+    options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
     """Yield this process, or workers on Ray; ``leave`` is called from another thread where a local Ray dies."""
-    job, notice = setting.job, _once(say)
+    say, notice = view.say, _once(view.say)
     if options.inline:
         with backends.messages_sent(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
@@ -53,10 +42,13 @@ def backend(
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
+    devices = planning.devices(spec, options.simulated_gpus)
+    bounds = (spec.resources.max_concurrent, options.max_concurrent)
+    most = min((bound for bound in bounds if isinstance(bound, int)), default=None)
     start = cluster.Start(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
-        ahead=local_ray.importing_ahead(setting.imports, setting.devices, setting.most),
+        ahead=local_ray.importing_ahead(source.first_imports, devices, most),
         about=dashboard.pointer(job.sweep, job.session, say),
     )
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
@@ -65,16 +57,16 @@ def backend(
         trains = RayTune(
             cluster=found,
             job=job,
-            devices=setting.devices,
-            most=setting.most,
-            max_share=setting.max_share,
+            devices=devices,
+            most=most,
+            max_share=spec.resources.max_share,
             reuse=options.reuse,
             notice=notice,
-            sweep_status=setting.sweep_status,
+            sweep_status=lambda: sweep_status(view.standing),
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
-        with found.shared(job, setting.devices), backends.messages_sent(job):
+        with found.shared(job, devices), backends.messages_sent(job):
             yield trains
 
 
@@ -101,12 +93,6 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
             say(text)
 
     return notice
-
-
-def most(spec: Spec, options: Options) -> int | None:
-    """Return the most trials at a time that were asked for, if any were."""
-    asked = (spec.resources.max_concurrent, options.max_concurrent)
-    return min((count for count in asked if isinstance(count, int)), default=None)
 
 
 def sweep_status(standing: Standing) -> SweepStatus:

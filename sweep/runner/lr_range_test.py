@@ -62,8 +62,10 @@ def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDA
 
 def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[Curve]:
     """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
-    distinct = {configuration(_others(params)): params for params in reversed(sample)}
-    chosen = [params for params in sample if any(params is one for one in distinct.values())][:CONFIGURATIONS]
+    distinct: dict[str, Params] = {}
+    for params in sample:
+        distinct.setdefault(configuration(_others(params)), params)
+    chosen = list(distinct.values())[:CONFIGURATIONS]
     if not offers("try_rates", spec.trainable, folders):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "

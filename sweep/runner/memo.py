@@ -21,7 +21,7 @@ from sweep.backends import checkpoints
 from sweep.errors import StoreError
 from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted, trial_epochs
 from sweep.space.domains import key
-from sweep.space.objectives import objective
+from sweep.space.objectives import Objective
 from sweep.store import link
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
@@ -76,7 +76,7 @@ class _Entry:
         return kept if there else None
 
 
-def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
+def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
     """Give a copy the checkpoint of its parent, and with it the parent's epochs; why not, or nothing.
 
     A copy that has a checkpoint got it before the last driver was killed, and its parent may have gone on since.
@@ -94,7 +94,7 @@ def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
         (source,) = [one for one in checkpoints.fetched(folder.path, parent or 0) if one.name == Path(known).name]
-        _take_over(folder, source, epochs, started.trial, is_last=True)
+        _take_over(folder, objective, source, epochs, started.trial, is_last=True)
         checkpoints.send(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:
         return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
@@ -102,7 +102,13 @@ def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
 
 
 def _take_over(
-    folder: ResultsFolder, path: Path, epochs: Sequence[EpochReported], trial: int, *, is_last: bool
+    folder: ResultsFolder,
+    objective: Objective,
+    path: Path,
+    epochs: Sequence[EpochReported],
+    trial: int,
+    *,
+    is_last: bool,
 ) -> None:
     try:
         manifest = checkpoints.verify(path)
@@ -112,15 +118,18 @@ def _take_over(
         return
     if (manifest.epoch == len(epochs)) is not is_last:
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-    loss = objective(*folder.read_info().objectives[0]).ranked(epochs[manifest.epoch - 1].metrics)
-    known = replace(manifest, loss=loss, reports=tuple(epochs[: manifest.epoch]))
+    taken = tuple(epochs[: manifest.epoch])
+    known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
     checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 
 
 class Memo:
     """The completed trials of other sweeps that were trained as those of this sweep are."""
 
-    def __init__(self, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: ResultsFolder, info: SweepInfo, objective: Objective, notice: Callable[[str], None]
+    ) -> None:
+        self._objective = objective
         self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
         self._notice = notice
         self._entries: dict[_Key, list[_Entry]] = {}  # of trials that differ in their epochs alone
@@ -185,7 +194,7 @@ class Memo:
         try:
             kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
             for path in sorted({*kept, source}):
-                _take_over(self._folder, path, answer.epochs, trial, is_last=path == source)
+                _take_over(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
             checkpoints.send(self._folder.path, trial)
             return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:

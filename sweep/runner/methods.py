@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar, get_args
 
 from msgspec import structs
 
-from sweep.errors import InputError, Problem, StoreError, SweepError, in_short
+from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
@@ -265,8 +265,7 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
         except (InputError, StoreError) as error:
             found = error.problems if isinstance(error, InputError) else (Problem("", str(error)),)
             problems += (Problem(f"warm_start.{number}", f"{p.where}: {p.what}".strip(": "), p.hint) for p in found)
-    if problems:
-        raise InputError(problems)
+    refuse(problems)
     return taken
 
 

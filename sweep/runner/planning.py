@@ -9,15 +9,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
 from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices, cpus
-from sweep.errors import InputError, Problem, SweepError
+from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
+from sweep.functions import RANKED_METHODS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -100,30 +100,17 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    problems: list[Problem] = []
-    checks = [partial(check_imports, source)] if here else []
-    for one in (*checks, partial(check_reads, spec, where, source), partial(check_feasible, spec, where, source)):
-        try:
-            one()
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
+    missing = not_importable(source) if here else ()
+    refuse([*missing, *_unread(spec, where, source), *infeasible(spec, where, source)])
 
 
-def check_reads(spec: Spec, where: str, source: Source) -> None:
-    """Raise InputError where the source for sure does not read a parameter."""
+def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Parameters that the source for sure does not read."""
     known = source.reads | READ_BY_SWEEP
-    unread = [name for name in not_seen_read(spec, source) if not source.may_read(name)]
-    if unread:
-        raise InputError(
-            Problem(
-                spec.places.get(name, f"{where}: parameters.{name}"),
-                f"nothing in {spec.trainable} reads it",
-                did_you_mean(name, known),
-            )
-            for name in unread
-        )
+    for name in not_seen_read(spec, source):
+        if not source.may_read(name):
+            place = spec.places.get(name, f"{where}: parameters.{name}")
+            yield Problem(place, f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
 
 
 def check_inline(spec: Spec, where: str) -> None:
@@ -331,22 +318,18 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
 
 
-RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`
 SIGMAS = 5  # of a normal distribution: farther out lies one draw of 1.7 million, whose trial refuses it
 PROBE_S = 300.0
 
 
-def check_feasible(spec: Spec, where: str, source: Source) -> None:
-    """Raise InputError for what no trial can be given: values that a standard hyperparameter may not have, none of
-    what each reads, workers of a trainable that trains in one process, TPUs that nothing computes on.
+def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield what no trial can be given: values that a standard hyperparameter may not have, none of what each reads,
+    workers of a trainable that trains in one process, TPUs that nothing computes on.
     """
-    problems = [*_values(spec, where, source), *_lacking(spec, where, source)]
-    problems += [
-        Problem(f"{where}: {one.where}", one.what, one.hint)
-        for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec))
-    ]
-    if problems:
-        raise InputError(problems)
+    yield from _values(spec, where, source)
+    yield from _lacking(spec, where, source)
+    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec)):
+        yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
 def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -386,16 +369,11 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
             yield Problem(f"{where}: parameters", what, hint)
 
 
-def check_imports(source: Source) -> None:
-    """Raise InputError where the trainable's modules import what this Python does not have."""
-    problems = [
-        Problem(
-            source.where(place), f"imports {place.name!r}, and no such module is here", "install it, or leave it out"
-        )
-        for place in source.not_found()
-    ]
-    if problems:
-        raise InputError(dict.fromkeys(problems))
+def not_importable(source: Source) -> Iterator[Problem]:
+    """Yield what the trainable's modules import and this Python does not have."""
+    for place in source.not_found():
+        what = f"imports {place.name!r}, and no such module is here"
+        yield Problem(source.where(place), what, "install it, or leave it out")
 
 
 def _is_bound(name: str, source: Source) -> bool:
@@ -420,37 +398,38 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
     return None if bounds.takes(low) and bounds.takes(high) else f"numbers from {low:g} to {high:g}"
 
 
-def _fused(spec: Spec, source: Source) -> list[Problem]:
+def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     if spec.together == 1 or not source.lacks("group"):
-        return []
+        return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
     what += ": it is a function" if source.is_function else ": it has no group()"
     hint = "derive it from trainables.keras_trainable.KerasTrainable, or leave fuse out"
-    return [Problem("training.fuse", what, hint)]
+    yield Problem("training.fuse", what, hint)
 
 
-def _workers(spec: Spec, source: Source) -> list[Problem]:
+def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
-    missing = source.lacks(*RANKED) if workers > 1 else ()
+    missing = source.lacks(*RANKED_METHODS) if workers > 1 else ()
     if not missing:
-        return []
+        return
     what = f"a trial has {workers} workers, and {spec.trainable} "
     if source.is_function:
         what += "is a function, which trains in one process"
     else:
         what += f"trains in one process: it has no {' and no '.join(f'{name}()' for name in missing)}"
     hint = "derive it from trainables.keras_trainable.KerasTrainable, give it the methods of sweep.contract.Ranked, "
-    return [Problem("resources.workers", what, f"{hint}or leave workers out")]
+    yield Problem("resources.workers", what, f"{hint}or leave workers out")
 
 
-def _tpus(spec: Spec) -> list[Problem]:
+def _tpus(spec: Spec) -> Iterator[Problem]:
     if spec.training.get("strategy") != "tpu":
-        return []
+        return
     found = doctor.tpu(doctor.run_command, PROBE_S)
     if isinstance(found, doctor.Failure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
-        return [Problem("training.strategy", what, "python -m sweep doctor looks at the machine")]
-    if not found:
-        return []
-    hint = "install a TensorFlow that was built for TPUs (tensorflow-tpu, on a machine that has some), or write auto"
-    return [Problem("training.strategy", f"tpu, but {' and '.join(found)}", hint)]
+        yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
+    elif found:
+        hint = (
+            "install a TensorFlow that was built for TPUs (tensorflow-tpu, on a machine that has some), or write auto"
+        )
+        yield Problem("training.strategy", f"tpu, but {' and '.join(found)}", hint)

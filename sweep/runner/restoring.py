@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sweep import analysis, runner
-from sweep.analysis import confirmation, ranking
+from sweep.analysis import ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
@@ -24,7 +24,7 @@ from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
-from sweep.runner.trials import Terms, rules, runs
+from sweep.runner.trials import Terms, race
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
 from sweep.spec import Spec
@@ -243,7 +243,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
-    if devices.gpus and not devices.simulated and len(sweep_info.gpus()) < devices.gpus:
+    if devices.real_gpus and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
         devices = Devices(devices.cpus)
         if kept.facts.precision:
@@ -254,9 +254,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
 
 def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
-    if spec.confirm is None:
-        return []
-    found = confirmation.run(runs(ledger, spec), rules(spec, spec.confirm))
+    found = race(ledger, spec)
     if not found.over:
         return []
     chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}

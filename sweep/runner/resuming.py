@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import InputError, Problem, StoreError
+from sweep.errors import Problem, StoreError, refuse
 from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 
@@ -65,9 +65,6 @@ def reopen_to_confirm(
 def _check(assignments: Sequence[str]) -> None:
     keys = [assignment.partition("=")[0] for assignment in assignments]
     wrong = [key for key in keys if not any(key == known or key.startswith(f"{known}.") for known in CHANGEABLE)]
-    if wrong:
-        hint = "start a new sweep with `run`; trials that stay the same are answered from this one"
-        raise InputError(
-            Problem(f"--set {key}", f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone", hint)
-            for key in wrong
-        )
+    what = f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone"
+    hint = "start a new sweep with `run`; trials that stay the same are answered from this one"
+    refuse(Problem(f"--set {key}", what, hint) for key in wrong)

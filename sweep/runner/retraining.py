@@ -62,7 +62,8 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
-    _judged_at_the_end(keys)
+    for metric in _metrics(keys):
+        metric.pop("target", None)  # it would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
         _hold_nothing_out(keys)
@@ -91,19 +92,6 @@ def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str
     return {"parameters": {**(parameters if isinstance(parameters, dict) else {}), "epochs": {"value": epochs}}}
 
 
-def _judged_at_the_end(keys: dict[str, Value]) -> None:
-    """No target: it would end a trial early."""
-    match keys:
-        case {"metric": dict(metric)}:
-            keys["metric"] = {key: value for key, value in metric.items() if key != "target"}
-        case {"metrics": list(metrics)}:
-            keys["metrics"] = [
-                {key: value for key, value in metric.items() if key != "target"}
-                for metric in metrics
-                if isinstance(metric, dict)
-            ]
-
-
 def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str]) -> None:
     """Raise `InputError` where something waits for a validation that there will not be."""
     name = sweep.spec.objectives[0].name
@@ -127,10 +115,12 @@ def _hold_nothing_out(keys: dict[str, Value]) -> None:
     """Train on all data; what was measured on held-out data is measured on that."""
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
-    for one in [keys.get("metric"), *_listed(keys.get("metrics"))]:
-        if isinstance(one, dict):
-            one["name"] = str(one["name"]).removeprefix("val_")
+    for metric in _metrics(keys):
+        metric["name"] = str(metric["name"]).removeprefix("val_")
 
 
-def _listed(value: Value) -> list[Value]:
-    return value if isinstance(value, list) else []
+def _metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
+    """Return the metrics of a file as they lie in it."""
+    several = keys.get("metrics")
+    found = [keys.get("metric"), *(several if isinstance(several, list) else [])]
+    return [metric for metric in found if isinstance(metric, dict)]

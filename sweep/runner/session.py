@@ -166,7 +166,8 @@ class Session:
                 note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        found = connecting.backend(self.options, self._setting(job, view), view.say, ending.leave)
+                        spec, source = self.spec, self.training.source
+                        found = connecting.backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
@@ -207,16 +208,6 @@ class Session:
             working_folder=self.training.working_folder,
         )
 
-    def _setting(self, job: Job, view: View) -> connecting.Setting:
-        return connecting.Setting(
-            job=job,
-            devices=planning.devices(self.spec, self.options.simulated_gpus),
-            most=connecting.most(self.spec, self.options),
-            max_share=self.spec.resources.max_share,
-            imports=self.training.source.first_imports,
-            sweep_status=None if self.options.inline else lambda: connecting.sweep_status(view.standing),
-        )
-
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, options, ending = self.spec, self.options, self.ending
@@ -245,8 +236,8 @@ class Session:
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.of_epoch, folder.path),
-                inherit=partial(inherit, folder),
-                memo=Memo(folder, info, view.say) if options.memo and spec.population is None else None,
+                inherit=partial(inherit, folder, spec.objectives[0]),
+                memo=Memo(folder, info, spec.objectives[0], view.say) if options.memo and not spec.population else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)

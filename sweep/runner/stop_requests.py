@@ -223,21 +223,14 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
     """Return the requests that are there, no more of them afterwards."""
-    return [request for path in _files(folder) if (request := _taken(path))]
-
-
-def _files(folder: ResultsFolder) -> list[Path]:
+    found: list[StopRequest] = []
     try:
-        return sorted(folder.requests.iterdir())
+        paths = sorted(folder.requests.iterdir())
     except OSError:  # nobody has asked for anything yet
-        return []
-
-
-def _taken(path: Path) -> StopRequest | None:
-    match = _NAME.fullmatch(path.name)
-    if match is None:
-        return None
-    with suppress(OSError):
-        path.unlink()
-        return StopRequest(int(match[1]) if match[1] else None, match[2] is not None)
-    return None
+        return found
+    for path in paths:
+        if match := _NAME.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
+                found.append(StopRequest(int(match[1]) if match[1] else None, match[2] is not None))
+    return found

@@ -30,7 +30,6 @@ EPOCHS, LEAST_S = 12, 1.0
 FASTER = 1.05
 """How much faster a way has to be to be preferred: less is noise."""
 DOUBLINGS = 8
-DEFAULT_BATCH = 32  # of the standard hyperparameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +95,16 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, 
         )
         return _in_a_process(way, spec.trainable, folders, asked)
 
-    replicas = max(int(devices.gpus), 1)
-    batch_size = _count(params, "batch_size") or (_count(params, "per_replica_batch_size") or 0) * replicas
+    replicas, micro_batches = max(int(devices.gpus), 1), params.get("micro_batches")
     precision = str(spec.training.get("precision", "auto"))
-    first = Way(batch_size or DEFAULT_BATCH, precision, _count(params, "micro_batches") or 1, replicas)
+    parts = micro_batches if isinstance(micro_batches, int) else 1
+    first = Way(memory.batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas)
     return climb(first, precisions(devices), most_replicas, measure)
-
-
-def _count(params: Params, name: str) -> int | None:
-    value = params.get(name)
-    return value if isinstance(value, int) else None
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
     """Return the precisions that are worth a try on these devices."""
-    half = ("mixed_float16",) if devices.gpus and not devices.simulated else ()
+    half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
 
@@ -128,7 +122,9 @@ def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Me
     for precision in precisions:
         if precision != first.precision:
             best = _faster(best, look(replace(best.way, precision=precision)))
-    for way in _larger(best.way):
+    start = best.way
+    for power in range(1, DOUBLINGS + 1):
+        way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
             parts = replace(way, micro_batches=2 * way.micro_batches)
@@ -147,11 +143,6 @@ def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Me
 
 def _faster(known: Measured, found: Measured) -> Measured:
     return found if found.fits and found.examples_per_s > FASTER * known.examples_per_s else known
-
-
-def _larger(way: Way) -> Iterator[Way]:
-    for power in range(1, DOUBLINGS + 1):
-        yield replace(way, batch_size=way.batch_size * 2**power)
 
 
 def _powers(first: int, most: int) -> Iterator[int]:

@@ -30,7 +30,6 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
-from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
 from sweep.text import guess
 
@@ -115,7 +114,7 @@ class Terms:
             data_seed=spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.maximize,
-            fold=fold(spec, started),
+            fold=None if not spec.folds or started.fold is None else Fold(started.fold, spec.folds, started.seed),
             accumulate=accumulate,
         )
 
@@ -191,16 +190,6 @@ class Terms:
         return epochs, None
 
 
-def fold(spec: Spec, started: TrialStarted) -> Fold | None:
-    """Return the part of the examples that a trial of a cross-validation leaves out.
-
-    Folds of one repeat are one cut.
-    """
-    if spec.folds is None or started.fold is None:
-        return None
-    return Fold(started.fold, spec.folds, started.seed)
-
-
 class AuxiliaryTrials:
     """What trials there are beside the search's, and how those of the search are numbered among them."""
 
@@ -255,11 +244,9 @@ class AuxiliaryTrials:
         return begun >= total and (self._spec.confirm is None or bool(self.race().over))
 
     def race(self) -> Race:
-        """Return how the race stands; none where the sweep file says nothing of one."""
-        if self._spec.confirm is None:
-            return Race()
+        """Return how the race stands."""
         if self._race is None:
-            self._race = confirmation.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
+            self._race = race(self._ledger, self._spec)
         return self._race
 
 
@@ -275,9 +262,13 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
     return [run(one) for one in ledger.trials.values()]
 
 
-def rules(spec: Spec, confirm: Confirm) -> Rules:
-    """Return what a sweep file says of the race after its search."""
-    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+def race(ledger: Ledger, spec: Spec) -> Race:
+    """Return how the race after a search stands; none where the sweep file says nothing of one."""
+    confirm = spec.confirm
+    if confirm is None:
+        return Race()
+    rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+    return confirmation.run(runs(ledger, spec), rules)
 
 
 LOOK_AHEAD = 64

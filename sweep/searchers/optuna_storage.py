@@ -115,7 +115,7 @@ def frozen(
     params: dict[str, Any],
     distributions: dict[str, BaseDistribution],
     by_epoch: dict[int, float],
-    span: tuple[datetime, datetime | None],
+    span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
     """Return a trial in Optuna's words, without a number; ``span``: when it started, and ended."""
     return FrozenTrial(

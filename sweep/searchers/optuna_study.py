@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -241,11 +240,11 @@ def importance(
     known = {name: _distribution(values, domains.get(name)) for name, values in seen.items()}
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
-    frozen = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
+    told = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
     storage = _storage()
     shares: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES):
-        for name, share in _shares(storage, draws.choices(frozen, k=min(len(frozen), MOST)), names).items():
+        for name, share in _shares(storage, draws.choices(told, k=min(len(told), MOST)), names).items():
             shares[name].append(share)
     edge = RESAMPLES // 20
     found = []
@@ -269,8 +268,7 @@ class _Resample(optuna.Study):
 def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     known = [name for name in names if any(name in trial.params for trial in trials)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # experimental parts, and resamples in which a parameter has one value
+    with quiet():  # also of resamples in which a parameter has one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
         found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
@@ -279,15 +277,10 @@ def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence
 
 
 def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
-    numbers = _numbers(values)
-    if numbers is None:
+    numbers = [float(value) for value in values if is_number(value)]
+    if len(numbers) < len(values):
         return CategoricalDistribution(sorted({repr(value) for value in values}))
     return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
-
-
-def _numbers(values: Sequence[Value]) -> list[float] | None:
-    numbers = [float(value) for value in values if is_number(value)]
-    return numbers if len(numbers) == len(values) else None
 
 
 def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
@@ -296,28 +289,14 @@ def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDi
         name: float(str(params[name])) if isinstance(dist, FloatDistribution) else repr(params[name])
         for name, dist in own.items()
     }
-    return FrozenTrial(
-        number=number,
-        trial_id=number,  # the evaluator tells trials apart by it
-        state=TrialState.COMPLETE,
-        value=loss,
-        datetime_start=None,
-        datetime_complete=None,
-        params=values,
-        distributions=own,
-        user_attrs={},
-        system_attrs={},
-        intermediate_values={},
-    )
+    made = frozen(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
+    made.number = made._trial_id = number  # the evaluator tells trials apart by it
+    return made
 
 
 def _storage() -> InMemoryStorage:
     """With one study, that has no trials."""
     storage = InMemoryStorage()
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # else it prints a line
-    try:
+    with quiet():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")
-    finally:
-        optuna.logging.set_verbosity(before)
     return storage

@@ -29,6 +29,11 @@ MAX_ENUMERATED = 100_000
 """Combinations that conditions, ties and constraints may make us visit one by one to count a space."""
 
 
+def same(one: Value, other: Value) -> bool:
+    """Return whether two values are equal as people see it: 1 is 1.0, but not true."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
     """A test for one of several values."""
@@ -36,7 +41,7 @@ class OneOf:
     values: tuple[Value, ...]
 
     def passes(self, value: Value) -> bool:
-        return value in self.values
+        return any(same(value, one) for one in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class Space:
 
     def distance(self, params: Params) -> float:
         """Return how far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
-        return sum(_distance(c, params) for c in self.constraints if c.names <= params.keys())
+        return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
     def fixed(self, values: Params) -> Space:
         """Return the part of the space in which these parameters have these values."""
@@ -316,13 +321,6 @@ def _holds(constraint: Expression, params: Params) -> bool:
         return bool(constraint.evaluate(params))
     except UndefinedError:
         return False
-
-
-def _distance(constraint: Expression, params: Params) -> float:
-    try:
-        return constraint.distance(params)
-    except UndefinedError:
-        return 10.0  # farther than any comparison
 
 
 def completed(

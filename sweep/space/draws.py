@@ -45,8 +45,8 @@ def from_unit(domain: Domain, u: float) -> Value:
     match domain:
         case Constant(value):
             return value
-        case Categorical(values, probabilities):
-            weights = probabilities or (1 / len(values),) * len(values)
+        case Categorical(values):
+            weights = _probabilities(domain)
             possible = [i for i, weight in enumerate(weights) if weight > 0]
             edges = list(accumulate(weights[i] for i in possible))
             return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
@@ -62,8 +62,8 @@ def from_unit(domain: Domain, u: float) -> Value:
 def to_unit(domain: Domain, value: Value) -> float:
     """Return a ``u`` in [0, 1) that `from_unit` maps to ``value``, which must be in the domain."""
     match domain:
-        case Categorical(values, probabilities):
-            weights = probabilities or (1 / len(values),) * len(values)
+        case Categorical(values):
+            weights = _probabilities(domain)
             index = [key(v) for v in values].index(key(value))
             return min(sum(weights[:index]) + weights[index] / 2, 1 - _TINY)
         case IntUniform(low, high, q, log=False) if isinstance(value, int):
@@ -154,7 +154,7 @@ class Belief:
         if isinstance(domain, Categorical):
             return from_unit(self._weighted(domain), u)
         around, low, high = self._normal(domain)
-        return from_unit(domain, min(max(around.inv_cdf(low + u * (high - low)), 0.0), 1 - 2.0**-53))
+        return from_unit(domain, min(max(around.inv_cdf(low + u * (high - low)), 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
         """Return how likely a value is believed to be, against the domain's own distribution: 0 where as likely."""

@@ -20,6 +20,8 @@ from sweep.text import shortened
 MAX_LENGTH = 1000
 MAX_NESTING = 50
 MAX_MAGNITUDE = 1e300
+WITHOUT_RESULT = 10.0
+"""The distance of a condition that has no result: farther than any comparison, each of which is below 2."""
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -104,11 +106,11 @@ class Expression:
         return _Evaluation(self.text, params).value(self._tree)
 
     def distance(self, params: Params) -> float:
-        """Return how far ``params`` are from making a condition true: 0 where it is, finite, less the nearer they are.
-
-        Raises as `evaluate`.
-        """
-        return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
+        """Return how far ``params`` are from making a condition true: 0 where it is, finite, less the nearer."""
+        try:
+            return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
+        except ExpressionError:
+            return WITHOUT_RESULT
 
 
 def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
@@ -180,7 +182,8 @@ class _Evaluation:
                     return _WORDS[name]
                 if name not in self.params:
                     raise self.error(node, f"no parameter {name!r}")
-                return self.params[name]
+                found = self.params[name]
+                return self.bounded(node, found) if isinstance(found, float) else found  # a metric may be NaN
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not self.truth(operand)
             case ast.UnaryOp(op=op, operand=operand):

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sweep.events import EpochReported
-from sweep.space.expressions import Expression, ExpressionError
+from sweep.space.expressions import Expression
 
 Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
-INFEASIBLE = 1e9
+INFEASIBLE = 1e100
 """Above the loss of any trial that meets the constraints, as far as losses are of this world."""
-
-WITHOUT_RESULT = 10.0
-"""The violation of a constraint that names a metric which was not reported; others are below 2 for each comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +60,11 @@ class Objective:
 
     def violated(self, metrics: Mapping[str, float]) -> list[str]:
         """Return the constraints that these metrics do not meet, as text; of those absent, NaN or infinite, all."""
-        return [one.text for one in self.constraints if _distance(one, metrics) > 0]
+        return [one.text for one in self.constraints if one.distance(metrics) > 0]
 
     def violation(self, metrics: Mapping[str, float]) -> float:
         """Return how far metrics are from meeting the constraints: 0 where they do, less the nearer they are."""
-        return sum(_distance(one, metrics) for one in self.constraints)
+        return sum(one.distance(metrics) for one in self.constraints)
 
     def standing(self, metrics: Mapping[str, float]) -> float | None:
         """Return the loss by which trials are compared with each other; None if the metric has no finite value.
@@ -76,7 +73,8 @@ class Objective:
         Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
-        return loss if loss is None or not self.constraints or not (by := self.violation(metrics)) else INFEASIBLE + by
+        by = 0.0 if loss is None else self.violation(metrics)
+        return INFEASIBLE * (1 + by) if by else loss
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
         """Return `standing`, or infinity where there is none: worse than any."""
@@ -104,14 +102,6 @@ class Objective:
         if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.violated(metrics):
             return None
         return f"target reached: {self.name} {value:.4g}"
-
-
-def _distance(constraint: Expression, metrics: Mapping[str, float]) -> float:
-    """Return how far metrics are from meeting a constraint; where they cannot be looked at, further than any."""
-    try:
-        return constraint.distance(metrics)
-    except ExpressionError:
-        return WITHOUT_RESULT
 
 
 def objective(name: str, goal: str) -> Objective:

@@ -174,6 +174,9 @@ class _Resolution:
             says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
+        if file.budget.trials is not None:  # the cap by its other name
+            what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
+            document.mistake(("budget", "trials"), what, "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
             what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
             document.mistake(("population", "interval"), what, "lower it, or train more epochs")

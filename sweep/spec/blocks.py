@@ -17,11 +17,26 @@ from sweep.events import Value
 from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
 
+LATER = frozenset(
+    {
+        *("all_data", "data_seed", "deterministic", "run_eagerly", "jit_compile", "fuse", "servers"),
+        *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money"),
+    }
+)
+"""Keys that earlier releases did not have."""
+
 
 class Block(BaseModel):
     """A mapping of the file with a closed set of keys, nothing converted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def described(self) -> dict[str, Value]:
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        fields = type(self).model_fields
+        unused = {key for key in LATER & fields.keys() if getattr(self, key) == fields[key].default}
+        dumped: dict[str, Value] = self.model_dump(mode="json", exclude=unused)
+        return dumped
 
 
 Number: TypeAlias = int | float
@@ -96,17 +111,6 @@ class Metric(Block):
     )
 
 
-def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
-    """Return a block without the keys that earlier releases did not have, where they say nothing."""
-    return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
-
-
-LATER = (
-    *("all_data", "data_seed", "deterministic", "run_eagerly", "servers"),
-    *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money"),
-)
-
-
 class Training(Block):
     """How every trial trains, whatever its parameters."""
 
@@ -145,12 +149,6 @@ class Training(Block):
         description="Trials of one structure that a worker trains as one program, at most; auto: up to 32 (8 where the "
         "method learns), where that is measured to be faster.",
     )
-
-    def described(self) -> dict[str, Value]:
-        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
-        unsaid = {"jit_compile"} if self.jit_compile == "auto" else set()
-        unsaid |= set() if self.fuse else {"fuse"}
-        return later_left_out(self.model_dump(mode="json", exclude=unsaid))
 
 
 class Resources(Block):
@@ -193,10 +191,6 @@ class Resources(Block):
         )
     )
 
-    def described(self) -> dict[str, Value]:
-        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
-        return later_left_out(self.model_dump(mode="json"))
-
     @property
     def price(self) -> Price | None:
         """What a GPU costs for an hour."""
@@ -229,10 +223,6 @@ class Budget(Block):
     gpu_hours: Amount | None = Field(None, description="Hours times GPUs in use.")
     epochs: Count | None = Field(None, description="Epochs of all trials together.")
     money: Amount | None = Field(None, description="What its GPUs cost, by resources.price_per_gpu_hour.")
-
-    def described(self) -> dict[str, Value]:
-        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
-        return later_left_out(self.model_dump(mode="json"))
 
     @property
     def bounds_time(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, JsonValue
 
 from sweep.events import Value
-from sweep.space import Between, Condition, OneOf
+from sweep.space import Between, Condition, OneOf, same
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -99,7 +99,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 if possible is None:
                     reason = f"{show(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
-                elif not any(_same(value, choice) for choice in possible):
+                elif not any(same(value, choice) for choice in possible):
                     known = [flow(choice) for choice in possible[:20]]
                     hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
                     document.mistake(path, f"{show(value)} is no value of that parameter", hint)
@@ -113,11 +113,6 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 met = low <= most and least <= high
             if not met:
                 document.mistake(path, "no value of that parameter lies in this range")
-
-
-def _same(one: Value, other: Value) -> bool:
-    """Equality as people see it: 1 is 1.0, but not true."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 Name: TypeAlias = Literal[

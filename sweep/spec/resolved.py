@@ -117,7 +117,7 @@ class Spec:
             "description": self.description,
             "trainable": self.trainable,
             "method": self.method,
-            "metrics": [metric.model_dump(mode="json") for metric in self.metrics],
+            "metrics": [metric.described() for metric in self.metrics],
             "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
             "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
             "epochs": self.epochs,
@@ -129,17 +129,17 @@ class Spec:
             "training": dict(self.training),
             "resources": self.resources.described(),
             "budget": self.budget.described(),
-            "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
+            "stop_when": None if self.stop_when is None else self.stop_when.described(),
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,
             "retries": self.retries,
-            "checkpoint": self.checkpoint.model_dump(mode="json"),
+            "checkpoint": self.checkpoint.described(),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
             **({"prior": prior} if (prior := _prior(self.space)) else {}),
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
             **({} if self.population is None else {"population": _population(self.population)}),
-            **({} if self.confirm is None else {"confirm": self.confirm.model_dump(mode="json")}),
+            **({} if self.confirm is None else {"confirm": self.confirm.described()}),
         }
 
 
@@ -153,15 +153,12 @@ def _prior(space: Space) -> dict[str, Value]:
     return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
 
 
-_NAMED = ("name", "goal")  # of a metric; always written
-
-
 def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
     """Return the keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
 
     One of a cross-validation comes with the other ``folds`` of its cut.
     """
-    metrics = [_metric(metric) for metric in spec.metrics]
+    metrics: list[Value] = [{"name": one.name, "goal": one.goal, **_changed(one)} for one in spec.metrics]
     keys: dict[str, Value] = {
         "name": name,
         "description": spec.description,
@@ -202,11 +199,6 @@ def _constant(value: Value) -> Value:
     if isinstance(value, str) and value.startswith("="):
         return {"distribution": "constant", "value": value}
     return {"value": value}
-
-
-def _metric(metric: Metric) -> Value:
-    dumped: dict[str, Value] = metric.model_dump(mode="json")
-    return {key: value for key, value in dumped.items() if key in _NAMED or key in _changed(metric)}
 
 
 def _changed(block: Block) -> dict[str, Value]:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
-from sweep.errors import InputError, Problem
+from sweep.errors import Problem, refuse
 from sweep.events import Value
 from sweep.text import did_you_mean, escaped, guess, shortened
 
@@ -75,8 +75,13 @@ class Document:
 
     def check(self) -> None:
         """Raise InputError when there are mistakes, in the order of the file."""
-        if self.mistakes:
-            raise InputError(dict.fromkeys(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0])))
+        refuse(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0]))
+
+    def fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
+        """Note a mistake in the text after which it cannot be read on, and raise InputError."""
+        self.fault(mark, what, hint)
+        self.check()
+        raise AssertionError("a mistake was noted")
 
     def override(self, path: KeyPath, typed: str) -> None:
         """Note that the value at ``path`` did not come from the text."""

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -78,7 +78,11 @@ def resolve(text: str, tag: str | None) -> Scalar:
 
 def _int(text: str) -> int:
     # Python takes quadratic time for long numbers.
-    if len(text) > 30 or abs(number := int(text, _BASES.get(text[:2], 10))) >= 2**63:
+    return _whole(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
+
+
+def _whole(number: int, text: str) -> int:
+    if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
 
@@ -192,14 +196,14 @@ class _Composer:
         except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", beyond Unicode
             place, reason = Mark(1, 1), str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
-        self._fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
+        self.document.fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
 
     def _compose(self, events: Iterator[Event]) -> _Node | None:
         root: _Node | None = None
         for event in events:
             if isinstance(event, DocumentStartEvent):
                 if root is not None:
-                    self._fatal(_mark(event), "a second document", "a sweep file holds one; remove the '---'")
+                    self.document.fatal(_mark(event), "a second document", "a sweep file holds one; remove the '---'")
                 if event.version not in (None, (1, 2)):
                     self.document.fault(_mark(event), "asks for another YAML than 1.2", "remove the %YAML line")
             elif isinstance(event, NodeEvent):
@@ -209,7 +213,7 @@ class _Composer:
     def _node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
         node = _Node(_mark(event), None)
         if depth > MAX_DEPTH:
-            self._fatal(node.mark, f"nested deeper than {MAX_DEPTH} levels")
+            self.document.fatal(node.mark, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent):
             node.value = self._target(event.anchor, node.mark).value
         elif isinstance(event, (ScalarEvent, CollectionStartEvent)):
@@ -228,10 +232,10 @@ class _Composer:
 
     def _target(self, anchor: str, mark: Mark) -> _Node:
         if anchor not in self.anchors:
-            self._fatal(mark, f"alias *{anchor} without an anchor &{anchor} above it")
+            self.document.fatal(mark, f"alias *{anchor} without an anchor &{anchor} above it")
         node = self.anchors[anchor]
         if node is None:
-            self._fatal(mark, f"alias *{anchor} inside its own anchor never ends")
+            self.document.fatal(mark, f"alias *{anchor} inside its own anchor never ends")
         return node
 
     def _sequence(self, events: Iterator[Event], depth: int) -> list[_Node]:
@@ -264,7 +268,7 @@ class _Composer:
             if isinstance(part.value, dict):
                 self.merged += len(part.value)
                 if self.merged > MAX_VALUES:
-                    self._fatal(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
+                    self.document.fatal(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
                 merged = part.value | merged
             else:
                 self.document.fault(part.mark, "the merge key '<<' takes a mapping")
@@ -288,10 +292,6 @@ class _Composer:
         self.document.fault(mark, f"tag {tag!r} is not allowed here", "a sweep file is plain data; remove the tag")
         return None
 
-    def _fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
-        self.document.fault(mark, what, hint)
-        raise InputError(problem for _, problem in self.document.mistakes)
-
 
 class _Expansion:
     """Turns nodes into plain data, anchors copied, and notes where everything stands."""
@@ -304,8 +304,7 @@ class _Expansion:
         self.left -= 1
         if self.left < 0 or len(path) > MAX_DEPTH:
             bound = f"{MAX_VALUES:,} values" if self.left < 0 else f"{MAX_DEPTH} levels"
-            self.document.fault(node.mark, f"anchors expand to more than {bound}")
-            raise InputError(problem for _, problem in self.document.mistakes)
+            self.document.fatal(node.mark, f"anchors expand to more than {bound}")
         self.document.values[path] = node.mark
         if isinstance(node.value, list):
             return [self.expand(item, (*path, index)) for index, item in enumerate(node.value)]
@@ -349,8 +348,14 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
     elif callable(getattr(value, "tolist", None)):
         value = value.tolist()  # type: ignore[attr-defined]  # an array
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | float():
             return value
+        case int() | str():
+            try:
+                return _text(value) if isinstance(value, str) else _whole(value, str(value))
+            except ValueError as error:
+                document.mistake(path, str(error))
+                return None
         case PurePath():
             return os.fspath(value)
         case Mapping():

@@ -297,9 +297,9 @@ def newest(results_dir: Path) -> list[ResultsFolder]:
 
 
 def free_name(results_dir: Path, name: str) -> str:
-    """Return a name, or the first of ``NAME-2``, ``NAME-3`` and so on that is not taken."""
+    """Return a name, or the first of ``NAME-2``, ``NAME-3`` and so on that is not taken, here or in the store."""
     numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(one for one in numbered if not (results_dir / one).exists())
+    return next(n for n in numbered if not (results_dir / n).exists() and not ResultsFolder.exists(results_dir, n))
 
 
 def _check_free(folder: ResultsFolder) -> None:

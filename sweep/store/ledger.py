@@ -31,7 +31,6 @@ from sweep.events import (
     TrialStarted,
 )
 from sweep.store import log
-from sweep.store.folder import ResultsFolder
 
 
 class OutOfOrder(StoreError):
@@ -243,5 +242,4 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OutOfOrder as error:
-        name = ResultsFolder(path.parent).address
-        raise StoreError(f"{path}: {error}; keep what can be read with: python -m sweep repair {name}") from error
+        raise StoreError(f"{path}: {error}; {log.way_out(path)}") from error

@@ -92,9 +92,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                name = ResultsFolder(path.parent).address
-                way_out = f"keep what can be read with: python -m sweep repair {name}"
-                raise StoreError(f"{_place(path, offset, damage)}; {way_out}") from damage
+                raise StoreError(f"{_place(path, offset, damage)}; {way_out(path)}") from damage
             if not line.endswith(b"\n"):
                 return
             try:
@@ -139,6 +137,11 @@ def mark(path: Path, end: int) -> str:
 def is_another(path: Path, end: int, known: str) -> bool:
     """Return whether a log is not the one that was read to byte ``end`` and marked there: cut, repaired or new."""
     return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
+
+
+def way_out(path: Path) -> str:
+    """Return what to do where a log is damaged."""
+    return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
 def _place(path: Path, offset: int, error: StoreError) -> str:

@@ -135,6 +135,16 @@ def test_what_fits_in_no_parts_is_tried_once_more_in_a_fresh_process(job: Job) -
         assert (end.status, end.reason) == (Status.OOM, "OutOfMemory: no room at all")
 
 
+@pytest.mark.parametrize(("said", "most"), [({"per_replica_batch_size": 64}, 128), ({"batch_size": 64}, 64), ({}, 32)])
+def test_a_batch_is_cut_into_as_many_parts_as_it_has_examples(job: Job, said: dict[str, int], most: int) -> None:
+    given = order("3 huge")
+    params, devices = {**given.assignment.params, **said}, Devices(gpus=2)
+    given = replace(given, moved=True, assignment=replace(given.assignment, params=params, devices=devices))
+    _, end, notices = whole(Worker(job), given)
+    assert end.status is Status.OOM
+    assert notices[-1].endswith(f"out of memory; again with each batch in {most} parts")
+
+
 def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job) -> None:
     worker = Worker(job, make=Counting)
     worker.take(order("2 oom"))

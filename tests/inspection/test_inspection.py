@@ -82,6 +82,17 @@ def test_nothing_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "try:\n    from nowhere import T\nexcept ImportError:\n    class T: pass\n",
+        "import sys\nif sys.platform == 'linux':\n    def T(hp, report): pass\nelse:\n    T = None\n",
+    ],
+)
+def test_what_a_branch_of_its_module_defines_is_there(tmp_path: Path, body: str) -> None:
+    assert set(inspect("mine:T", [write(tmp_path, body)]).files) == {"mine"}
+
+
+@pytest.mark.parametrize(
     ("trainable", "message"),
     [
         ("nowhere:T", "no module 'nowhere'"),

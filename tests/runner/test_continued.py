@@ -112,6 +112,15 @@ def test_more_epochs_go_on_from_the_checkpoints(project: Path) -> None:
     assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))
 
 
+def test_checkpoints_that_are_taken_over_are_compared_with_the_constraints(project: Path) -> None:
+    most = [text.replace("minimize", "maximize").replace("[3, 1, 2]", "[3]") for text in (FILE, LONG)]
+    run(project, most[0])
+    long = run(project, most[1] + "constraints: [other > 0.2]\n", memo=True)
+    assert set(taken(long).values()) == {"short/0"}
+    assert numbers(long)[2][2]["other"] < 0.2 < numbers(long)[-1][2]["other"]
+    assert checkpoints.names(long.folder.path, 0) == ["epoch-000006"]  # the third has more, and does not meet them
+
+
 def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
     short = run(project, FILE + "checkpoint: {trials: 1}\n")
     trained()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep.errors import InputError
+from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
 from sweep.runner import planning
 from sweep.spec import parse
@@ -19,9 +19,8 @@ MODULE = "def train(hp, report): ...\nclass Alone:\n    def join(self): ...\ncla
 
 def check(folder: Path, name: str, more: str) -> None:
     (folder / "m.py").write_text(MODULE)
-    planning.check_feasible(
-        parse(FILE.format(name=name, more=more), "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])
-    )
+    spec = parse(FILE.format(name=name, more=more), "s.yaml")
+    refuse(planning.infeasible(spec, "s.yaml", inspect(f"m:{name}", [folder])))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def refused(folder: Path, name: str, *parameters: str, more: str = "") -> list[s
         seen[trainable] = inspect(trainable, [folder])
     spec = parse(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
     try:
-        planning.check_feasible(spec, "s.yaml", seen[trainable])
+        refuse(planning.infeasible(spec, "s.yaml", seen[trainable]))
     except InputError as error:
         return str(error).splitlines()
     return []
@@ -156,7 +155,7 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
     def found(parameters: str) -> list[str]:
         spec = parse(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
         try:
-            planning.check_feasible(spec, "s.yaml", inspect("m:train", [tmp_path]))
+            refuse(planning.infeasible(spec, "s.yaml", inspect("m:train", [tmp_path])))
         except InputError as error:
             return str(error).splitlines()
         return []
@@ -177,6 +176,6 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
 def test_a_module_that_imports_what_is_not_here_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("import nowhere_at_all\ndef train(hp, report): ...\n")
     with pytest.raises(InputError) as caught:
-        planning.check_imports(inspect("m:train", [tmp_path]))
+        refuse(planning.not_importable(inspect("m:train", [tmp_path])))
     message = f"{tmp_path}/m.py:1: imports 'nowhere_at_all', and no such module is here; install it, or leave it out"
     assert str(caught.value) == message

@@ -52,6 +52,21 @@ def literal(rungs: list[int], eta: float, trials: int, value: Callable[[int, int
             told.append((trial, rungs[place]))
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PromotionScheduler(AshaPromotion(eta=2.0), LOSS, EPOCHS),
+        lambda: PashaScheduler(Pasha(eta=2.0), LOSS, EPOCHS),
+        lambda: FreezeThawScheduler(FreezeThaw(eta=2.0), LOSS, EPOCHS),
+    ],
+)
+def test_large_losses_are_decided_upon_as_small_ones(make: Callable[[], PromotionScheduler]) -> None:
+    small, large = (search(make(), 12, lambda trial, epoch, f=f: f * crossing(trial, epoch)) for f in (1.0, 2.0**50))
+    of = [[(e.trial, getattr(e, "epoch", 0), getattr(e, "status", "")) for e in log] for log in (small, large)]
+    assert of[0] == of[1]
+    assert not any("constraints" in event.reason for event in large if isinstance(event, TrialEnded))
+
+
 @given(st.integers(1, 40), st.sampled_from([1.5, 2.0, 3.0, 4.0]), st.sampled_from([constant, crossing]))
 def test_promotion_is_algorithm_2(trials: int, eta: float, value: Callable[[int, int], float]) -> None:
     rule = AshaPromotion(eta=eta)

@@ -23,6 +23,14 @@ def test_only_a_finite_number_is_a_value(metrics: dict[str, float], value: float
     assert Objective("loss", "minimize").value(metrics) == value
 
 
+@pytest.mark.parametrize("text", ["size == 1", "size != 1", "size in [1, 2]", "size not in [1, 2]", "not size == 1"])
+@pytest.mark.parametrize("size", [math.nan, math.inf, -math.inf])
+def test_a_metric_that_is_not_finite_meets_no_constraint(text: str, size: float) -> None:
+    limited = Objective("loss", "minimize", constraints=(Expression.parse(text),))
+    assert limited.violated({"loss": 0.5, "size": size}) == [text]
+    assert limited.ranked({"loss": 0.5, "size": size}) > limited.ranked({"loss": 99.0, "size": 3.0})
+
+
 @pytest.mark.parametrize(("value", "reached"), [(0.4, True), (0.5, True), (0.6, False), (math.nan, False)])
 def test_a_target_is_reached_from_its_good_side(value: float, reached: bool) -> None:
     assert (Objective("loss", "minimize").reached(0.5, {"loss": value}) is not None) is reached

@@ -52,7 +52,8 @@ def test_a_condition_on_an_absent_parameter_does_not_hold() -> None:
 @pytest.mark.parametrize(
     ("test", "passing", "failing"),
     [
-        (OneOf(("a", 1)), ["a", 1, 1.0], ["b", 2, None]),
+        (OneOf(("a", 1)), ["a", 1, 1.0], ["b", 2, None, True]),
+        (OneOf((True,)), [True], [1, 1.0]),
         (Between(1, 2), [1, 1.5, 2], [0.99, 2.01, "1", None, True]),
         (Between(min=0), [0, 1e9], [-1]),
         (Between(max=0), [0, -1e9], [1]),

@@ -39,6 +39,15 @@ def test_trials(text: str, trials: int | None) -> None:
     assert sweep(text).trials == trials
 
 
+def test_a_zero_that_is_written_is_no_key_that_is_left_out() -> None:
+    said = "training: {data_seed: 0}\nresources: {gpus: 1, price_per_gpu_hour: 0, co2_g_per_kwh: 0}"
+    spec = sweep(f"method: grid\nseed: 5\n{said}\nparameters: {{a: {{values: [1, 2]}}}}")
+    assert spec.data_seed == 0
+    again = parse(json.dumps(spec.to_json_dict()), "sweep.json")
+    assert (again.data_seed, again.resources) == (0, spec.resources)
+    assert (again.resources.price, again.resources.co2_g_per_kwh) == (0.0, 0.0)
+
+
 def test_repeats_do_not_count_as_configurations() -> None:
     assert sweep("method: grid\nrepeats: 5\nparameters: {a: {values: [1, 2]}}").trials == 2
 

@@ -8,6 +8,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
+from sweep.spec import of_mapping
 from sweep.spec.validation import Mark
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value
 
@@ -99,3 +100,13 @@ def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(2**63, "9223372036854775808 does not fit into 64 bits"), ("a\ud800", "half of a surrogate pair in a text")],
+)
+def test_what_no_file_can_hold_is_refused_from_python_as_well(value: int | str, message: str) -> None:
+    given = {"trainable": "m:T", "method": "grid", "parameters": {"x": {"values": [value, 1]}}}
+    with pytest.raises(InputError, match=f"api: parameters.x.values\\[0\\]: {message}"):
+        of_mapping(given, "api")

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 
 from sweep.errors import InputError, StoreError
 from sweep.events import SessionStarted, TrialStarted
-from sweep.store.folder import ResultsFolder, folders
+from sweep.store.folder import ResultsFolder, folders, free_name
 from sweep.store.log import Log
+from sweep.store.object_store import ObjectStore
 from sweep.store.sweep_info import SweepInfo
 
 INFO = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "seed": 0}
@@ -32,6 +34,14 @@ def test_a_new_folder_holds_the_file_as_given_and_what_was_resolved(tmp_path):
     assert folder.read_info().objectives == (("val_accuracy", "maximize"),)
     assert folder.checkpoints.is_dir()
     assert [path.name for path in (tmp_path / "new" / "results").iterdir()] == ["first"]
+
+
+def test_a_name_that_is_taken_in_the_store_is_not_free(tmp_path, monkeypatch):
+    store = ObjectStore("memory://bucket", MemoryStore())
+    store.put("here/sweep.json", b"{}")  # of another machine's
+    monkeypatch.setattr("sweep.store.folder.store_of", lambda path: store if path == tmp_path else None)
+    (tmp_path / "there").mkdir()
+    assert [free_name(tmp_path, name) for name in ("here", "there", "free")] == ["here-2", "there-2", "free"]
 
 
 def test_an_empty_folder_can_be_taken(tmp_path):

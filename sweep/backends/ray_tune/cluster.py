@@ -199,22 +199,12 @@ def connect(
                 page.close()
 
 
-@contextmanager
-def _hushed(say: Callable[[str], None]) -> Iterator[None]:
+def _hushed(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
 
     `worker_exits` says it in a line.
     """
-    if not ray_private_api.usable(ray_private_api.WORDS, say):
-        yield
-        return
-    worker = ray_private_api.module("ray._private.worker")
-    theirs = worker.print_to_stdstream
-    worker.print_to_stdstream = _to_debug_log
-    try:
-        yield
-    finally:
-        worker.print_to_stdstream = theirs
+    return ray_private_api.replaced(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
 
 
 def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:

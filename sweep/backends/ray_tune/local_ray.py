@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from queue import Queue
 from typing import Any
 
@@ -31,7 +32,7 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
     read how many threads they may start when they are imported: as many as Ray tells the worker of a trial later.
     """
     cores = contract.cpus()
-    at_once = 0 if devices.gpus and not devices.simulated else min(cores / max(devices.cpus, 1), most or cores)
+    at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
     wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
     given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
     os.environ.update(given)
@@ -42,30 +43,15 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
             del os.environ[name]
 
 
-@contextmanager
-def own_machine(say: Callable[[str], None]) -> Iterator[None]:
+def own_machine(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Let a Ray that is started in this block listen on 127.0.0.1 alone; it read its setting when it was imported."""
-    if not ray_private_api.usable(ray_private_api.OWN_MACHINE, say):
-        yield
-        return
-    constants = ray_private_api.module("ray._private.ray_constants")
-    theirs, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = theirs
+    return ray_private_api.replaced(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
-@contextmanager
-def patient(say: Callable[[str], None]) -> Iterator[None]:
+def patient(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Let a node of Ray that is made in this block take its time: Ray gives up after 30 s, whatever else runs here."""
-    if not ray_private_api.usable(ray_private_api.PATIENT_START, say):
-        yield
-        return
-    services = ray_private_api.module("ray._private.services")
-    theirs = services.get_node
 
-    def get_node(*which: Any) -> Any:
+    def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         until = time.monotonic() + START_S
         while True:
             try:
@@ -75,11 +61,7 @@ def patient(say: Callable[[str], None]) -> Iterator[None]:
                     raise
                 time.sleep(0.1)
 
-    services.get_node = get_node
-    try:
-        yield
-    finally:
-        services.get_node = theirs
+    return ray_private_api.replaced(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
 
 
 @contextmanager

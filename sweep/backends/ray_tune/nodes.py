@@ -20,7 +20,7 @@ from sweep import backends
 from sweep.backends import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
-from sweep.errors import InputError, Problem, last_line
+from sweep.errors import Problem, last_line, refuse
 from sweep.store.object_store import repeat
 
 PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
@@ -135,17 +135,10 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
                 answer = "writes into another folder of that name"
             reply.unlink(missing_ok=True)
             if answer is not None:
-                problems.append(
-                    Problem(
-                        f"--address: node {node.address}",
-                        answer,
-                        hint,
-                    )
-                )
+                problems.append(Problem(f"--address: node {node.address}", answer, hint))
     finally:
         probe.unlink(missing_ok=True)
-    if problems:
-        raise InputError(problems)
+    refuse(problems)
 
 
 def _answer(probe: str, text: str, node: str) -> str | None:
@@ -206,5 +199,5 @@ def prepare(devices: Devices) -> None:
     with suppress(ValueError):  # not in the main thread
         # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if not devices.gpus or devices.simulated:
+    if not devices.real_gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks

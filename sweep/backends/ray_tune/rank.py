@@ -16,7 +16,7 @@ from sweep import errors
 from sweep.backends import Job, Surroundings, checkpoints, memory
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
-from sweep.functions import load_trainable, make_importable
+from sweep.functions import RANKED_METHODS, load_trainable
 
 FROZEN_S = 20.0
 """A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
@@ -65,9 +65,8 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     ``before``: the address of the process that this one replaces. Raises TypeError for a trainable that trains in one
     process alone, OSError where the address cannot be had.
     """
-    make_importable(job.import_folders)
     trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given)()
-    missing = [name for name in ("join", "leave") if not callable(getattr(trainable, name, None))]
+    missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(
             f"a trial has {job.workers + job.aside} processes, and {job.trainable} trains in one process: it has no "

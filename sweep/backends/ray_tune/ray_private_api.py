@@ -5,7 +5,8 @@ Each use says what is lost without it. Where one of its names is missing it is l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -122,6 +123,22 @@ def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
     return not absent
+
+
+@contextmanager
+def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
+    """Inside the block, have what ``stand_in`` makes of Ray's own in place of the one name of a use."""
+    if not usable(use, say):
+        yield
+        return
+    path, _, name = use.names[0].partition(":")
+    owner = module(path)
+    theirs = getattr(owner, name)
+    setattr(owner, name, stand_in(theirs))
+    try:
+        yield
+    finally:
+        setattr(owner, name, theirs)
 
 
 def module(name: str) -> Any:

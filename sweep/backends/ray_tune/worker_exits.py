@@ -123,17 +123,18 @@ def _taken(job: Job, trial: int) -> str:
 def _of_words(words: str) -> str:
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        _, _, stack = words.rpartition("Current thread ")  # the others come before it
-        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
-        where = f" in {place[3]}, {place[1]}:{place[2]}" if place else ""
-        return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
+        where = _where(words.rpartition("Current thread ")[2])  # the others come before it
+        return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
     if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
-        _, _, stack = words.rpartition("Thread 0x")  # the main one comes last
-        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
-        where = f" (in {place[3]}, {place[1]}:{place[2]})" if place else ""
-        return f"the other workers have not come within {late[1]}{where}"
+        where = _where(words.rpartition("Thread 0x")[2])  # the main one comes last
+        return f"the other workers have not come within {late[1]}{where and f' ({where})'}"
     last = words.strip().rpartition("\n")[2]
     return last if last.startswith(_EXIT) else ""
+
+
+def _where(stack: str) -> str:
+    place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+    return f"in {place[3]}, {place[1]}:{place[2]}" if place else ""
 
 
 def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
