@@ -10,6 +10,7 @@ from sweep.events import Params, Value
 from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.runner import restoring
 from sweep.runner.resuming import Reopened, reopen
+from sweep.space.expressions import Expression
 from sweep.spec import Spec, parse, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder, free_name
@@ -52,7 +53,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     started = state.start
     if started.parent is not None:
         what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
-        hint = f"its model is there: sweep best {folder.name} --trial {trial} --export keras"
+        hint = f"its model is there: python -m sweep best {folder.name} --trial {trial} --export keras"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
@@ -66,7 +67,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
         metric.pop("target", None)  # it would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
-        _hold_nothing_out(keys)
+        _hold_nothing_out(keys, sweep.spec.constraints)
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: no data is held out."] if all_data else []
@@ -80,6 +81,8 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
         "all_data": bool(spec.training.get("all_data")),
     }
     notes = [UNTOLD.format(spec.objectives[0].name)] if origin["all_data"] else []
+    if left := [one.text for one in sweep.spec.constraints if one not in spec.constraints]:
+        notes.append(f"nothing is held out to measure {', '.join(left)} on: left out")
     if patience := spec.training.get("patience"):
         notes.append(f"training.patience {patience} of the sweep still ends a trial that gets no better")
     return Retraining(spec, text, sweep, trial, origin, tuple(notes))
@@ -111,8 +114,9 @@ def check_joins(source: Source) -> None:
         raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")
 
 
-def _hold_nothing_out(keys: dict[str, Value]) -> None:
-    """Train on all data; what was measured on held-out data is measured on that."""
+def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
+    """Train on all data; what was measured on held-out data is measured on that, and nothing constrains it."""
+    keys["constraints"] = [one.text for one in constraints if not any(name.startswith("val_") for name in one.names)]
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
     for metric in _metrics(keys):

@@ -166,6 +166,7 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "method": "grid",
         **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
         "parameters": {parameter: _constant(value) for parameter, value in params.items()},
+        "constraints": [one.text for one in spec.constraints],
         "epochs": spec.epochs,
         "folds": folds,
         "seed": seed,
@@ -175,7 +176,8 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "retries": spec.retries,
         "checkpoint": _changed(spec.checkpoint),
     }
-    return {key: value for key, value in keys.items() if value not in ({}, "", None) and _DEFAULTS.get(key) != value}
+    absent: tuple[Value, ...] = ({}, [], "", None)
+    return {key: value for key, value in keys.items() if value not in absent and _DEFAULTS.get(key) != value}
 
 
 def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:

@@ -51,6 +51,18 @@ def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFol
     }
 
 
+@pytest.mark.parametrize("all_data", [False, True])
+def test_constraints_over_metrics_stay_but_for_those_that_need_held_out_data(project: Path, all_data: bool) -> None:
+    code = project / "curve.py"
+    code.write_text(code.read_text().replace('{"score":', '{"size": 2.0, "val_score":'))
+    text = curves.FILE.replace("name: score", "name: val_score") + "constraints: [a > 0, size <= 3, val_score < 9]\n"
+    made = retraining.prepare(curves.run(project, text).folder, Wanted(trial=1, all_data=all_data))
+    kept = ["size <= 3"] if all_data else ["size <= 3", "val_score < 9"]
+    assert [one.text for one in made.spec.constraints] == kept
+    told = [note for note in made.notes if "val_score < 9" in note]
+    assert told == (["nothing is held out to measure val_score < 9 on: left out"] if all_data else [])
+
+
 def test_it_can_be_stopped_and_gone_on_with(folder: ResultsFolder, project: Path) -> None:
     again = train(retraining.prepare(folder, Wanted(trial=0, epochs=6, seeds=2)), folder).folder
     lines = again.log.read_bytes().splitlines(keepends=True)
