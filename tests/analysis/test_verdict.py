@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 
 from sweep.analysis import read
+from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import rank
-from sweep.analysis.verdict import sentence, words
-from sweep.events import Status
+from sweep.analysis.verdict import Seen, confirmed_sentences, of_other_data, sentence, words
+from sweep.events import Role, Status
 
 
 def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPLETED, **kwargs) -> str:
@@ -167,3 +171,109 @@ def test_repeats_that_are_one_training_say_so(sweep_of) -> None:
 @pytest.mark.parametrize("scores", [{1: [0.5], 2: [0.5]}, {1: [0.5, 0.5], 2: [0.7, 0.71]}], ids=str)
 def test_one_training_each_or_other_numbers_say_no_such_thing(sweep_of, scores: dict[int, list[float]]) -> None:
     assert NOTHING not in told(sweep_of, scores)
+
+
+def confirmed(place: int, mean: float | None = 0.5, **more: object) -> Confirmed:
+    usual = {
+        **{"place": place, "verdict": "best" if place == 1 else "ties", "undecided": "", "reason": ""},
+        **{"is_baseline": False, "params": {"a": place}, "selected": 0.75, "mean": mean, "seeds": 8},
+        **{"difference": None if place == 1 else -0.25, "low": None if place == 1 else -0.5},
+        **{"high": None if place == 1 else -0.125, "tested": {}, "trials": (place,)},
+    }
+    return Confirmed(**{**usual, **more})
+
+
+def confirmation(*rows: Confirmed, over: str = "", decided: bool = False, metric: str = "val_acc") -> Confirmation:
+    return Confirmation(metric, "maximize", over, decided, 8, 100, "t", rows)
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            confirmation(confirmed(1), confirmed(2, is_baseline=True, mean=None)),
+            "The baseline has no fresh seeds yet. First is X, but 2 of 2 finalists could be the best, and the race "
+            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search was 0.25 too "
+            "hopeful.",
+        ),
+        (
+            confirmation(confirmed(1, is_baseline=True), confirmed(2, reason=BROKEN, difference=None)),
+            "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline. First is "
+            "X, but 1 of 2 finalists could be the best; 1 finalist did not complete with a fresh seed, and the race "
+            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search was 0.25 too "
+            "hopeful.",
+        ),
+        (
+            confirmation(
+                confirmed(1, is_baseline=True, mean=0.75), confirmed(2), confirmed(3, difference=-0.5), over="all seeds"
+            ),
+            "Nothing that the search found beats the baseline: the nearest is 0.25 (0.12 to 0.5) behind. First is X, "
+            "but 3 of 3 finalists could be the best (all seeds). Its val_acc was 0.7500 in the search and is 0.7500 "
+            "with fresh seeds: the search promised no more.",
+        ),
+        (
+            confirmation(confirmed(1, None), confirmed(2, is_baseline=True, reason=BROKEN, difference=None)),
+            f"The baseline {BROKEN}, and cannot be compared. First is X, but 1 of 2 finalists could be the best; 1 "
+            "finalist did not complete with a fresh seed, and the race goes on.",
+        ),
+        (
+            confirmation(
+                confirmed(1, 0.875, tested={"acc": 0.625}),
+                confirmed(2, is_baseline=True, verdict="worse", reason="is worse"),
+                decided=True,
+                over="one is left",
+            ),
+            "The best configuration beats the baseline by 0.25 (0.12 to 0.5) over 8 fresh seeds. Best is X, told apart "
+            "from 1 other finalist (one is left). Its val_acc was 0.7500 in the search and is 0.8750 with fresh seeds, "
+            "0.6250 on the test data: the search was 0.12 too modest.",
+        ),
+        (
+            confirmation(confirmed(1, None), confirmed(2, is_baseline=True, low=None)),
+            "The best configuration does not beat the baseline: it is ahead by 0.25 over 8 fresh seeds, which may be "
+            "luck. First is X, but 2 of 2 finalists could be the best, and the race goes on.",
+        ),
+        (confirmation(confirmed(1, None), decided=True), "Left is X."),
+        (
+            confirmation(confirmed(1, None, reason=BROKEN), over="none completed"),
+            "No finalist is left (none completed).",
+        ),
+    ],
+)
+def test_the_answer_of_a_race(found: Confirmation, told: str) -> None:
+    assert " ".join(confirmed_sentences(found, "X")) == told
+
+
+@pytest.mark.parametrize(
+    ("baseline", "others", "told"),
+    [
+        ([{"acc": 0.9}], [[{"acc": 0.5}]], "Nothing beats the baseline."),
+        ([], [[{"acc": 0.5}]], "The baseline has not completed."),
+        (
+            [{"acc": 0.5}],
+            [[{"acc": 0.75}]],
+            "The best configuration does not beat the baseline: it is ahead by 0.25, which nothing tells from luck "
+            "yet; python -m sweep confirm would.",
+        ),
+    ],
+)
+def test_the_author_s_own_configuration(sweep_of, baseline, others, told: str) -> None:
+    folder = sweep_of([({"a": n}, Status.COMPLETED, one) for n, one in enumerate([baseline, *others])])
+    found = read(folder)
+    own = structs.replace(found.trials[0], role=Role.BASELINE)
+    if not baseline:
+        own = structs.replace(own, status=Status.FAILED)
+    ranking = rank([replace(found, trials=(own, *found.trials[1:]))])
+    assert told in sentence(ranking)
+
+
+def test_a_baseline_that_luck_does_not_explain(sweep_of) -> None:
+    runs = [({"a": a}, Status.COMPLETED, [{"acc": one}]) for a in (1, 2) for one in several(0.5 + a / 10, a)]
+    found = read(sweep_of(runs, seeds=8))
+    own = [structs.replace(one, role=Role.BASELINE) for one in found.trials[:8]]
+    ranking = rank([replace(found, trials=(*own, *found.trials[8:]))])
+    assert "The best configuration beats the baseline by 0.099 (0.077 to 0.12)." in sentence(ranking)
+
+
+def test_data_of_many_kinds_are_named_as_far_as_there_is_room() -> None:
+    seen = [Seen("first", number, f"data{number}", "{}") for number in range(5)]
+    assert "data0 in trial 0; data1 in trial 1; data2 in trial 2; 2 more)" in of_other_data(seen)

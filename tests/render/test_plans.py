@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from sweep.render import plans as drawn
 from sweep.runner import lr_range_test
 from sweep.runner.lr_range_test import Curve
+from sweep.runner.throughput import Measured, Throughput, Way
 
 
 def test_the_curve_has_both_marks_where_they_belong() -> None:
@@ -33,3 +36,51 @@ def test_odd_curves_are_drawn(losses: list[float]) -> None:
 
 def test_what_diverges_at_once_says_so() -> None:
     assert "diverged at 1e-06 already" in drawn.rates_lines(Curve({}, (), (), (), None, 1e-6))[1]
+
+
+FILE_S_OWN = Way(32, "float32", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("way", "params", "said"),
+    [
+        (FILE_S_OWN, {}, ["fastest  what the file says"]),
+        (
+            Way(64, "mixed_float16", 1, 1),
+            {},
+            [
+                "fastest  2.5 times the examples a second with batch_size: {value: 64}, training: {precision: "
+                "mixed_float16}",
+                "         Another batch size trains another model: search the learning rate with it.",
+            ],
+        ),
+        (
+            Way(64, "float32", 2, 1),
+            {"lr_scaling": "linear"},
+            [
+                "fastest  2.5 times the examples a second with batch_size: {value: 64}, micro_batches: {value: 2}",
+                "         Another batch size trains another model: search the learning rate with it and lr_scaling "
+                "says how it follows.",
+            ],
+        ),
+        (
+            Way(32, "float32", 1, 2),
+            {},
+            [
+                "fastest  2.5 times the examples a second with resources: {gpus: 2}",
+                "         Several replicas end each trial sooner, but a sweep trains more if each GPU has its own "
+                "trial.",
+            ],
+        ),
+    ],
+)
+def test_the_fastest_way_is_said_as_it_is_written(way: Way, params: dict[str, str], said: list[str]) -> None:
+    own = Measured(FILE_S_OWN, 1000.0, 5e8)
+    fastest = own if way == FILE_S_OWN else Measured(way, 2500.0)
+    failed = Measured(Way(4096, "float32", 1, 1), failed="out of memory")
+    console = Console(file=StringIO(), width=120)
+    drawn.show_throughput(Throughput((own, fastest, failed), fastest), params, console)
+    lines = console.file.getvalue().splitlines()
+    assert lines[-len(said) :] == said
+    assert "out of memory" in lines[-len(said) - 1]
+    assert "500 MB" in " ".join(lines)

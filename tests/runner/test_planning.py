@@ -108,6 +108,51 @@ def test_thin_constraints_are_priced(method: str) -> None:
     assert planned(f'{method}{space}constraints: ["a < 0.25"]\n').allowed == pytest.approx(0.25, abs=0.05)
 
 
+RANDOM = "method: random\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 20\nepochs: 300\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f"{RANDOM}metric: {{name: loss, target: 0.25}}\nbudget: {{hours: 2}}\nstop_when: {{no_improvement: 7}}\n",
+            "after 2 hours or when loss reaches 0.25 or after 7 trials without a better one",
+        ),
+        (
+            f"{RANDOM}metric: {{name: loss}}\nearly_terminate: {{type: asha, min_iter: 1, eta: 2}}\n",
+            "trials can be pruned at 9 epochs from 1 to 256",
+        ),
+        (
+            f"{RANDOM}metric: {{name: loss}}\nbaseline: {{a: 0.5}}\nrepeats: 2\n",
+            "a=0.5: 2 trials of its own",
+        ),
+        (
+            f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 5%}}\n",
+            "nothing: 5% of the search allows 0 fresh seeds for 2 finalists",
+        ),
+        (
+            f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 50%}}\n",
+            "at most 9 trials and 2700 epochs more: 3 finalists, 3 fresh seeds each, for 50% of the search allows no "
+            "more",
+        ),
+        (
+            "method: pbt\nparameters: {a: {min: 0.0, max: 1.0}}\nepochs: 8\nmetric: {name: loss}\n"
+            "population: {size: 4, interval: 2}\n",
+            "4 members, and up to 3 copies",
+        ),
+        (
+            f"{RANDOM}metric: {{name: loss}}\ntraining: {{strategy: parameter_server}}\n"
+            "resources: {workers: 2, servers: 1}\n",
+            "2 workers of 1 CPU, 1 server and a coordinator of 1 CPU",
+        ),
+    ],
+)
+def test_what_a_plan_says(text: str, said: str) -> None:
+    console = Console(file=StringIO(), width=400)
+    show_plan(planned(text), console)
+    assert said in console.file.getvalue()
+
+
 def test_rungs_and_hours() -> None:
     text = "method: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 40\nepochs: 27\n"
     plan = planned(text + "early_terminate: {type: hyperband, min_iter: 3}\n", Timing(1.0, 0.0, 0.0, "made up"))
