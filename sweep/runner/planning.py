@@ -186,6 +186,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = basis.timing(first)
     priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
+    confirming = pricing.confirming(spec, configurations, priced_at.epochs, max(lengths))
     return Plan(
         spec=spec,
         devices=share,
@@ -200,10 +201,10 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
         looked_at=looked_at,
         timing=measured,
         price=priced_at,
-        confirming=pricing.confirming(spec, configurations, priced_at.epochs, max(lengths)),
+        confirming=confirming,
         allowed=allowed,
         choosing_s=choosing_s,
-        telling=detectable(spec, configurations, basis.known),
+        telling=detectable(spec, configurations, basis.known, confirming),
         offers=tuple(pricing.offers(spec, priced, pruned, measured, basis.machines)),
     )
 

@@ -10,6 +10,7 @@ from statistics import fmean, variance
 from sweep import analysis, statistics
 from sweep.analysis import ranking
 from sweep.errors import SweepError
+from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
 from sweep.statistics import ALPHA, race_level, seeds_for
 from sweep.store.folder import ResultsFolder, newest
@@ -42,16 +43,22 @@ class Detectable:
     known: Known | None
 
 
-def detectable(spec: Spec, configurations: int | None, known: Known | None) -> Detectable:
+def detectable(
+    spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
+) -> Detectable:
     """Return what ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
 
-    Where finalists are confirmed, it is what their fresh seeds can tell.
+    Where finalists are confirmed, it is what their fresh seeds can tell: as many as ``confirming`` allows, if that is
+    known.
     """
     seeds, count = spec.trials_each, configurations or 2
     needed = seeds_for(count - 1)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
         seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
+        if confirming is not None:
+            configurations, seeds = confirming.finalists, confirming.seeds
+            count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
         by_seeds = _told(known.spread, seeds, count, race=spec.confirm is not None)

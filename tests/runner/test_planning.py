@@ -111,6 +111,15 @@ def test_thin_constraints_are_priced(method: str) -> None:
 RANDOM = "method: random\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 20\nepochs: 300\n"
 
 
+def test_a_plan_says_what_the_fresh_seeds_that_its_budget_allows_can_tell() -> None:
+    console = Console(file=StringIO(), width=400)
+    show_plan(planned(f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 5%}}\n"), console)
+    show_plan(planned(f"{RANDOM}metric: {{name: loss}}\nconfirm: {{seeds: 5, finalists: 4, budget: 50%}}\n"), console)
+    none, some = (line for line in console.file.getvalue().splitlines() if line.startswith("  tells"))
+    assert none.endswith("no difference: to tell one from luck, 2 configurations need 2 seeds each, and have 0 seeds")
+    assert "by up to 3 fresh seeds of each finalist" in some
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
