@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, cast
 
+from sweep.author_code import note_trainable
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Trainable
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
@@ -157,6 +158,11 @@ class FunctionTrainable:
         self._epoch = 0
         self._started: float | None = None
         self._train_s = 0.0
+
+    @property
+    def depends_on(self) -> object:
+        """What the function's attribute ``depends_on`` names: files that it depends on beside its code."""
+        return getattr(self._function, "depends_on", None)
 
     @property
     def saves(self) -> bool:
@@ -308,7 +314,9 @@ def load_trainable(trainable: str, folders: Iterable[Path], given: object = None
     ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
     """
     make_importable(folders)
-    return trainable_maker(_named(trainable) if given is None else given, trainable)
+    found = _named(trainable) if given is None else given
+    note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
+    return trainable_maker(found, trainable)
 
 
 def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:

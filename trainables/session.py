@@ -75,6 +75,11 @@ class Session(Joining):
         author.memory = {}
 
     @property
+    def depends_on(self) -> object:
+        """What the author names in ``depends_on``: files that a trial depends on beside its code and its data."""
+        return getattr(self._author, "depends_on", None)
+
+    @property
     def trial(self) -> Trial:
         """Return the present trial; raise RuntimeError before the first one has begun."""
         if self._trial is None:

@@ -28,6 +28,7 @@ from sweep.contract import Assignment, Devices, Facts, aside
 from sweep.errors import StoreError
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
+from sweep.read_recorder import recorder
 from sweep.space.objectives import Objective
 from sweep.store import replacing
 from sweep.store.object_store import ObjectStore, repeat, stand_for
@@ -60,6 +61,7 @@ class Job:
     stand_in: str | None = None  # name of the folder, in each node's temporary one, that stands for the results folder
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
     working_folder: Path | None = None  # the driver's, in which trials begin where it is seen
+    code: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the author's modules as the session began
 
     @property
     def aside(self) -> int:
@@ -306,7 +308,8 @@ class Surroundings:
             os.chdir(self._at if self._at.is_dir() else self._start)
         sys.stdout, sys.stderr = self._streams or before
         try:
-            yield
+            with recorder.in_trial():
+                yield
         finally:
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()

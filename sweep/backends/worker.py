@@ -18,15 +18,16 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, errors, prices
-from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
+from sweep import backends, errors, native_readers, prices
+from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Inputs, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
+from sweep.read_recorder import recorder
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 from sweep.text import guess, printable
@@ -84,6 +85,11 @@ class Worker:
         node: Node | None = None,
     ) -> None:
         job.prepare()
+        recorder.install()
+        native_readers.install()
+        recorder.exclude(job.folder)
+        if node is not None:  # the process is for trials alone
+            recorder.record_always()
         self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse
@@ -104,6 +110,7 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
+        self._changed_modules: tuple[str, ...] = ()
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -227,7 +234,29 @@ class Worker:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
+    def _inputs(self) -> Inputs:
+        """Return what the present trial may have read, in this process and in those before it."""
+        return inputs.of_process(self._job, inputs.declared_by(self._trainable))
+
+    def _absorb(self, read_before: Inputs | None) -> None:
+        """Count what the trial had read when its checkpoint was written."""
+        if read_before is None:
+            read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
+        inputs.absorb(read_before, self._job)
+
+    def _note_changed_modules(self) -> None:
+        """Say once which modules this process has imported in another version than the session began with."""
+        changed = inputs.changed_modules(self._job)
+        new = [name for name in changed if name not in self._changed_modules]
+        self._changed_modules = changed
+        if new:
+            self._notices.append(
+                f"{', '.join(new)} {'have' if len(new) > 1 else 'has'} changed since the sweep began: trials of workers "
+                "that start now are trained with the new code, and may not compare with those before"
+            )
+
     def _told(self) -> tuple[str, ...]:
+        self._note_changed_modules()
         told, self._notices = tuple(self._notices), []
         return told
 
@@ -353,6 +382,7 @@ class Worker:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
             trial.done, trial.again = done, manifest.reports
+            self._absorb(manifest.inputs)
             break
         trial.history = [*trial.again]
         trial.saver = self._saver(trial.number, trial.done, trial.again)
@@ -418,7 +448,7 @@ class Worker:
         loss = self._loss(epochs[-1]) if epochs else math.inf
         # The log in an object store may lack more than this step: a checkpoint there tells all that led to it.
         reports = tuple(epochs if self._job.store is None else trial.history)
-        manifest = Manifest(trial.done, trial.accumulate, loss, reports)
+        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs())
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
@@ -439,7 +469,9 @@ class Worker:
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:
             return Facts()
-        facts = self._trainable.facts()
+        facts = structs.replace(
+            self._trainable.facts(), inputs=self._inputs(), other_code=inputs.changed_modules(self._job)
+        )
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:

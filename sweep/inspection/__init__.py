@@ -24,7 +24,6 @@ from sweep.inspection.dependencies import (
     importable,
     imports,
     obscure,
-    outside,
 )
 from sweep.inspection.hyperparameter_reads import Reading
 from sweep.inspection.unconditional import Place
@@ -135,10 +134,13 @@ class Source:
             sorted(name for name in found if _top(name) not in own and _top(name) not in sys.stdlib_module_names)
         )
 
-    def outside(self) -> tuple[str, ...]:
-        """Return where the author's modules read what is no code, and may be another the next time."""
-        found = {name: outside(tree) for name, tree in self.trees.items() if _top(name) not in OURS}
-        return tuple(f"{self.files.get(name, name)}:{line} {what}" for name in found for line, what in found[name])
+    def module_digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each of the author's modules, by name."""
+        return {
+            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in self.files.items()
+            if file.suffix == ".py" and _top(name) not in OURS
+        }
 
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""

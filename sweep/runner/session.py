@@ -206,6 +206,7 @@ class Session:
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
             working_folder=self.training.working_folder,
+            code=self.training.source.module_digests(),
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
@@ -224,6 +225,8 @@ class Session:
             answers.on(change)
             if told := data.on(change):
                 view.say(told)
+            if isinstance(change, Ended) and change.event.facts.other_code:
+                note_other_code(folder)
 
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
             hooks = Hooks(
@@ -356,7 +359,6 @@ def describe_source(source: Source) -> dict[str, object]:
         "sha256": source.digest(),
         "packages": dict(source.packages),
         "unknown": list(source.unknown),
-        "outside": list(source.outside()),
     }
 
 
@@ -374,6 +376,13 @@ def note_changes(
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
     if (now.spec, now.source) != (info.spec, info.source):
         folder.write_info(info.changed(spec=now.spec, source=now.source))
+
+
+def note_other_code(folder: ResultsFolder) -> None:
+    """Keep in sweep.json that some of a sweep's trials were trained with other code than it began with."""
+    info = folder.read_info()
+    if not info.is_mixed:
+        folder.write_info(info.changed(source={**info.source, "changed": True}))
 
 
 def _write_configurations(folder: ResultsFolder) -> None:

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from sweep.read_recorder import recorder
 from trainables.data import chunks, residence, sources, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
@@ -188,11 +189,13 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        with self._surroundings.watched(author) as left:
+        with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
             data, reads = residence.shared(assignment.shared, hp, load, left)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, Parts(*data), cut)
         self.seen = self._surroundings.traces(author)
+        if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
+            recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation))
 

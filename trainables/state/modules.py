@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.errors import is_installed
+from sweep.author_code import FOUNDATIONS, OWN_PACKAGES, is_author_file, is_installed
 
-OURS = ("trainables", "sweep")
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
@@ -60,7 +59,7 @@ class Home:
     def classes(self) -> list[Home]:
         """The classes that were defined in it."""
         found = [value for value in self._names().values() if isinstance(value, type)]
-        return [Home(f"{self.name}.{kind.__qualname__}", kind) for kind in found if kind.__module__ == self.name]
+        return [Home(f"{self.name}.{kind.__qualname__}", kind) for kind in found if _module_of(kind) == self.name]
 
     def _names(self) -> Mapping[str, object]:
         names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
@@ -77,7 +76,7 @@ def of(author: object) -> list[Home]:
             found.setdefault(id(home.owner), home)
     own = tops(author)
     for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType) and is_author_s(name, getattr(module, "__file__", None), own):
+        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
             home = Home(name, module)
             for one in (home, *home.classes()):
                 found.setdefault(id(one.owner), one)
@@ -93,24 +92,22 @@ def _kinds(author: object) -> list[type]:
     return [
         kind
         for kind in type(author).__mro__
-        if kind is not object and _around(kind) is not None and not kind.__module__.startswith(_MACHINE)
+        if kind is not object and _around(kind) is not None and not _module_of(kind).startswith(_MACHINE)
     ]
 
 
-def is_author_s(name: str, file: str | None, tops: set[str]) -> bool:
-    """Whether a module is the author's: in a package of the trainable's (``tops``), or where nothing is installed.
+def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
+    """Return whether a module is the author's: of a package of the trainable's (``tops``), or in the author's file.
 
     Modules of tests (`test_...`, `conftest`) are not, of which pytest imports hundreds, but for the trainable's own.
     """
-    if file is None:
-        return False
     top, _, rest = name.partition(".")
+    if file is None or top in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
+        return False
     if top in tops:
-        return top not in OURS and top != "__main__"
+        return True
     own_name = (rest or top).rpartition(".")[2]
-    return not (
-        is_installed(file) or file.startswith("<") or top in OURS or top == "__main__" or own_name.startswith(_OF_TESTS)
-    )
+    return not own_name.startswith(_OF_TESTS) and not is_installed(file) and is_author_file(file)
 
 
 @contextmanager
@@ -148,7 +145,13 @@ class _Finder:
 
 def is_machine(value: object) -> bool:
     """Whether an object is a trainable, which the author's globals may hold: it is watched by itself."""
-    return any(kind.__module__.startswith(_MACHINE) for kind in type(value).__mro__)
+    return any(_module_of(kind).startswith(_MACHINE) for kind in type(value).__mro__)
+
+
+def _module_of(kind: type) -> str:
+    """Return the name of the module that defined a class; a class may have put anything else in its place."""
+    name = vars(kind).get("__module__", "")
+    return name if isinstance(name, str) else ""
 
 
 def _used(kind: type, around: Mapping[str, object]) -> frozenset[str]:

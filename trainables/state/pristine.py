@@ -318,7 +318,7 @@ def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[N
     """Hear of the author's modules that are imported in the block, as their own code leaves them."""
 
     def tell(module: types.ModuleType) -> None:
-        if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
+        if modules.is_author_module(module.__name__, module.__file__, modules.tops(author)):
             home = Home(module.__name__, module)
             heard([home, *home.classes()])
 

@@ -1,0 +1,420 @@
+"""Records what a process reads beside its code: files, folders, environment variables, programs that it starts.
+
+A trial may be answered from an earlier one only if all that it has read is still the same (`sweep.runner.memo`). What a
+trial reads is observed while it runs, by Python's audit events (PEP 578) and, for libraries that open files in C++, by
+`sweep.native_readers`. Reads count if a line of the author's code led to them. What cannot be compared later, such as
+the output of a program or an answer from the network, is kept as a reason why the trial cannot answer another one.
+
+The record is of the whole process, from the import of the author's modules on: what an earlier trial has read may still
+be in a kept model or in a variable of a module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from sweep.author_code import is_author_file, is_installed, is_own_file
+
+ABSENT = "absent"
+HASHED_BYTES = 256 * 2**20
+"""Files up to this size are compared by their content, larger ones by size and time of change."""
+
+MOST_FILES = 2_000
+"""More files than this are not listed in the log of a trial."""
+
+_SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
+_BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
+"""Where the author's code is called from: what called these files has no part in what a trial reads."""
+
+_hashes: dict[tuple[str, int, int], str] = {}  # by path, size and time of change
+
+
+class Reads:
+    """What some code has read."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}  # fingerprint by path
+        self.folders: dict[str, str] = {}  # digest of the names in it, by path
+        self.environment: dict[str, str] = {}  # digest of the value, by name
+        self.unknown: dict[str, None] = {}  # reasons why not all of what was read can be compared later
+
+    def add(self, other: Reads) -> None:
+        """Take in what other code has read; what was read first counts."""
+        for name in ("files", "folders", "environment", "unknown"):
+            for key, value in getattr(other, name).items():
+                getattr(self, name).setdefault(key, value)
+
+
+class ReadRecorder:
+    """Observes this process from `install` on.
+
+    There is one, `recorder`, since an audit hook can never be removed.
+    """
+
+    def __init__(self) -> None:
+        self._reads = Reads()
+        self._written: set[str] = set()  # files and folders that this process has made itself
+        self._excluded: list[str] = []  # folders of sweep's own
+        self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
+        self._in_trial = 0  # how many blocks `in_trial` are open
+        self._busy = threading.local()
+        self._is_installed = False
+        self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
+            "open": self._on_open,
+            "exec": self._on_exec,
+            "os.listdir": self._on_listdir,
+            "os.scandir": self._on_listdir,
+            "os.mkdir": lambda args: self._note_written(args[0]),
+            "os.rename": self._on_rename,
+            "os.link": self._on_link,
+            "os.symlink": self._on_link,
+            "sqlite3.connect": self._on_sqlite,
+            "builtins.input": lambda args: self._note_unknown("asks for input"),
+            **dict.fromkeys(_PROGRAM_EVENTS, self._on_program),
+            **dict.fromkeys(_NETWORK_EVENTS, self._on_network),
+        }
+
+    def install(self) -> None:
+        """Begin to observe this process; a second call does nothing."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        os.environ.__class__ = _RecordedEnvironment
+        sys.addaudithook(self._hear)
+
+    @contextmanager
+    def in_trial(self) -> Iterator[None]:
+        """Count the reads of the code inside the block, and not only those of modules that are imported."""
+        self._in_trial += 1
+        try:
+            yield
+        finally:
+            self._in_trial -= 1
+
+    def record_always(self) -> None:
+        """Count all reads of this process from now on: it is for trials alone."""
+        self._in_trial += 1
+
+    def exclude(self, folder: Path) -> None:
+        """Leave out what lies in a folder of sweep's own, such as a trial's checkpoints."""
+        prefix = f"{os.path.realpath(folder)}{os.sep}"
+        if prefix not in self._excluded:
+            self._excluded.append(prefix)
+
+    @contextmanager
+    def apart(self) -> Iterator[Reads]:
+        """Keep what is read inside the block out of the record, and yield it."""
+        kept, self._reads = self._reads, Reads()
+        apart = self._reads
+        try:
+            yield apart
+        finally:
+            self._reads = kept
+
+    def absorb(self, reads: Reads) -> None:
+        """Count what was read elsewhere, such as by the same trial in another process."""
+        self._reads.add(reads)
+
+    @property
+    def reads(self) -> Reads:
+        """All that was read so far."""
+        return self._reads
+
+    def digest_of_module(self, file: str) -> str | None:
+        """Return the SHA-256 of a module's source as it was when the module ran; None if that was not observed."""
+        return self._code.get(os.path.realpath(file))
+
+    def note_file(self, path: object) -> None:
+        """Count a file as read, whoever opens it."""
+        name = self._resolved(path)
+        if name is not None and name not in self._reads.files and not self._was_written(name):
+            self._reads.files[name] = fingerprint(name)
+            if len(self._reads.files) > MOST_FILES:
+                self._reads.unknown.setdefault(f"more than {MOST_FILES:,} files were read", None)
+
+    def note_folder(self, path: object) -> None:
+        """Count the names in a folder as read."""
+        name = self._resolved(path)
+        if name is not None and name not in self._reads.folders and not self._was_written(name):
+            self._reads.folders[name] = listing_digest(name, self._written)
+
+    def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
+        """Count what a library opens in code of its own; a path that is no text cannot be known."""
+        with self._quiet() as is_free:
+            place = self._place() if is_free else None
+            if place is None:
+                return
+            for path in paths:
+                if isinstance(path, str | bytes | os.PathLike):
+                    (self.note_folder if folder else self.note_file)(path)
+                else:
+                    self._reads.unknown.setdefault(f"{place}{reader} reads files inside a graph", None)
+
+    def note_native_write(self, path: object) -> None:
+        """Count a file as this process's own, which it may read again."""
+        self._note_written(path)
+
+    # ---- events
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        handle = self._handlers.get(event)
+        if handle is None:
+            return
+        with self._quiet() as is_free:
+            if is_free:
+                try:
+                    handle(args)
+                except Exception as error:  # an error here would end the author's call
+                    self._reads.unknown.setdefault(f"{event} could not be recorded ({type(error).__name__})", None)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[bool]:
+        """Do not hear of what is done in the block; yield False inside another such block."""
+        if getattr(self._busy, "on", False):
+            yield False
+            return
+        self._busy.on = True
+        try:
+            yield True
+        finally:
+            self._busy.on = False
+
+    def _on_open(self, args: tuple[Any, ...]) -> None:
+        path, flags = args[0], args[2]
+        if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
+            return  # a descriptor, whose file was opened before
+        if flags & os.O_ACCMODE == os.O_RDONLY:
+            self._note_read(path, self.note_file)
+            return
+        starts_empty = flags & os.O_TRUNC or not _path(path).exists()
+        if starts_empty:
+            self._note_written(path)
+        else:
+            self._note_read(path, self.note_file)
+
+    def _note_read(self, path: object, note: Callable[[object], None]) -> None:
+        name = self._resolved(path)
+        if name is not None and self._place() is not None:
+            note(name)
+
+    def _on_listdir(self, args: tuple[Any, ...]) -> None:
+        path = "." if args[0] is None else args[0]
+        if isinstance(path, str | bytes | os.PathLike):
+            self._note_read(path, self.note_folder)
+
+    def _on_rename(self, args: tuple[Any, ...]) -> None:
+        source = self._resolved(args[0])
+        if source is not None and self._was_written(source):
+            self._note_written(args[1])
+
+    def _on_link(self, args: tuple[Any, ...]) -> None:
+        self._note_written(args[1])
+
+    def _on_sqlite(self, args: tuple[Any, ...]) -> None:
+        path = os.fsdecode(args[0])
+        if path.startswith("file:"):
+            path = path.removeprefix("file:").partition("?")[0]
+        if not path or path == ":memory:":
+            return
+        if _path(path).exists():
+            self._note_read(path, self.note_file)
+        else:
+            self._note_written(path)
+
+    def _on_program(self, args: tuple[Any, ...]) -> None:
+        self._note_unknown("starts a program")
+
+    def _on_network(self, args: tuple[Any, ...]) -> None:
+        self._note_unknown("speaks to another process or machine")
+
+    def _on_exec(self, args: tuple[Any, ...]) -> None:
+        code = args[0]
+        if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
+            return
+        file = Path(code.co_filename)
+        if is_author_file(code.co_filename) and file.is_file():
+            self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+
+    def hear_environment(self, name: object) -> None:
+        """Count an environment variable as read, if it was the author's own line that asked for it."""
+        if not isinstance(name, str) or name in self._reads.environment:
+            return
+        with self._quiet() as is_free:
+            if is_free and self._asked_by_author():
+                self._reads.environment[name] = environment_digest(name)
+
+    # ---- what counts
+
+    def _note_unknown(self, what: str) -> None:
+        place = self._place()
+        if place is not None:
+            self._reads.unknown.setdefault(f"{place}{what}", None)
+
+    def _note_written(self, path: object) -> None:
+        name = self._resolved(path)
+        if name is not None and name not in self._reads.files and name not in self._reads.folders:
+            self._written.add(name)
+
+    def _was_written(self, name: str) -> bool:
+        """Return whether this process has made a file, or one of the folders that it lies in."""
+        return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
+
+    def _resolved(self, path: object) -> str | None:
+        """Return the full path of a file that counts; None for one that does not."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return None
+        name = os.path.realpath(os.fsdecode(path))
+        return None if self._is_left_out(name) else name
+
+    def _is_left_out(self, name: str) -> bool:
+        """Return whether a file is the system's, installed, compiled code, a module whose code is known, or sweep's."""
+        return (
+            name.startswith(_SYSTEM_FOLDERS)
+            or name.endswith((".pyc", "__pycache__"))
+            or name in self._code
+            or any(f"{name}{os.sep}".startswith(folder) for folder in self._excluded)
+            or is_installed(name)
+            or is_own_file(name)
+        )
+
+    def _place(self) -> str | None:
+        """Return which line of the author's leads to what is being done, as "models.py:12 in model "; None: none does.
+
+        A thread without a line of the author's counts as well, unless it is one of sweep's or of Ray's: thread pools
+        call functions of libraries directly.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        is_machinery, is_in_library = False, True
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file == __file__:
+                frame = frame.f_back
+                continue
+            if is_in_library and file.startswith(_IMPORT_SYSTEM):
+                return None  # it looks for modules, which are known as code
+            is_in_library = is_in_library and _is_of_python(file)
+            if is_author_file(file) and self._counts(frame):
+                return f"{Path(file).name}:{frame.f_lineno} in {frame.f_code.co_name} "
+            if file.endswith(_BOUNDARIES):
+                return None
+            is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
+            frame = frame.f_back
+        is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
+        return "a thread " if is_foreign_thread and self._in_trial else None
+
+    def _counts(self, frame: FrameType) -> bool:
+        """Return whether a frame of the author's has a part in a trial.
+
+        Outside of trials, that is a module which is imported.
+        """
+        if self._in_trial:
+            return True
+        return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
+
+    def _asked_by_author(self) -> bool:
+        """Return whether the nearest frame outside of Python's library and of this file is the author's."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if is_author_file(file):
+                return self._counts(frame)
+            if file != __file__ and not _is_of_python(file):
+                return False
+            frame = frame.f_back
+        return False
+
+
+class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class of `os.environ` has no public name
+    """The environment variables; tells the recorder of each one that is read."""
+
+    def __getitem__(self, name: Any) -> Any:
+        recorder.hear_environment(name)
+        return super().__getitem__(name)
+
+
+def fingerprint(path: str) -> str:
+    """Return what tells a file from another one at the same place, `ABSENT` if there is none.
+
+    That is its size with its SHA-256, or for a file above `HASHED_BYTES` with its time of change.
+    """
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ABSENT
+    if stat.S_ISDIR(found.st_mode):
+        return "folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "device"
+    if found.st_size > HASHED_BYTES:
+        return f"{found.st_size} bytes of {found.st_mtime_ns}"
+    key = path, found.st_size, found.st_mtime_ns
+    if key not in _hashes:
+        try:
+            with Path(path).open("rb") as file:
+                _hashes[key] = f"{found.st_size} bytes {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError as error:
+            return f"unreadable ({error.strerror})"
+    return _hashes[key]
+
+
+def listing_digest(path: str, own: Container[str] = ()) -> str:
+    """Return a digest of the names in a folder, `ABSENT` if there is none.
+
+    Compiled code and the paths in ``own`` are left out.
+    """
+    try:
+        names = sorted(
+            entry.name for entry in Path(path).iterdir() if entry.name != "__pycache__" and str(entry) not in own
+        )
+    except OSError:
+        return ABSENT
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _is_of_python(file: str) -> bool:
+    """Return whether a frame's file is of Python's own library."""
+    return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
+
+
+def _path(path: str | bytes | os.PathLike[Any]) -> Path:
+    return Path(os.fsdecode(path))
+
+
+def environment_digest(name: str) -> str:
+    """Return a digest of a variable's value, which may be a secret; `ABSENT` if it is not set."""
+    value = os.environ._data.get(os.environ.encodekey(name))  # type: ignore[attr-defined]  # without being recorded
+    return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
+
+
+_PYTHON = f"{Path(os.__file__).parent}{os.sep}"
+_IMPORT_SYSTEM = ("<frozen importlib", "<frozen zipimport", f"{_PYTHON}importlib{os.sep}", f"{_PYTHON}pkgutil.py")
+_PROGRAM_EVENTS = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "pty.spawn",
+)
+_NETWORK_EVENTS = (
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendto",
+    "socket.sendmsg",
+    "urllib.Request",
+)
+
+recorder = ReadRecorder()
+"""The recorder of this process."""
