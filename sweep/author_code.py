@@ -41,27 +41,35 @@ def note_trainable(module: str) -> None:
     places = folders or ((file,) if file else ())
     if places and _trainable_packages.get(name) != places:
         _trainable_packages[name] = places
-        is_author_file.cache_clear()
+        _is_author_file.cache_clear()
 
 
-@functools.cache
 def is_installed(file: str) -> bool:
     """Return whether a file belongs to Python itself or to an installed package.
 
     An installed package lies in a folder of the search path in which only installers write (``site-packages``,
     ``dist-packages``), or is listed by one of the distributions in its folder of the search path.
     """
-    path = Path(file)
-    return _lies_installed(path) or _lies_installed(path.resolve())
+    return _is_installed(file, tuple(sys.path))
 
 
 @functools.cache
+def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
+    path = Path(file)
+    return _lies_installed(path, search_path) or _lies_installed(path.resolve(), search_path)
+
+
 def is_author_file(file: str) -> bool:
     """Return whether a file, as a frame or a module names it, is the author's.
 
     True for the cells of notebooks. A relative name is one of a script if such a file exists; otherwise it was compiled
     elsewhere, as in extension modules.
     """
+    return _is_author_file(file, tuple(sys.path))
+
+
+@functools.cache
+def _is_author_file(file: str, search_path: tuple[str, ...]) -> bool:
     if file.startswith(_NO_FILE) or _AUTOGRAPH_FILE in file:
         return False
     if file.startswith("<"):  # a cell of IPython, or typed at a prompt
@@ -71,7 +79,7 @@ def is_author_file(file: str) -> bool:
         return False
     if any(file.startswith(place) for places in _trainable_packages.values() for place in places):
         return True
-    return not (is_installed(file) or is_own_file(file))
+    return not (_is_installed(file, search_path) or is_own_file(file))
 
 
 @functools.cache
@@ -92,16 +100,16 @@ def package_of(file: str) -> str:
     for candidate in (path, path.resolve()):
         if candidate.is_relative_to(_HOME) and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES:
             return candidate.relative_to(_HOME).parts[0]
-        entry = _search_path_entry(candidate) or _standard_folder(candidate)
+        entry = _search_path_entry(candidate, tuple(sys.path)) or _standard_folder(candidate)
         if entry is not None:
             return candidate.relative_to(entry).parts[0].removesuffix(".py")
     return path.name
 
 
-def _lies_installed(path: Path) -> bool:
+def _lies_installed(path: Path, search_path: tuple[str, ...]) -> bool:
     if not _INSTALL_FOLDERS.isdisjoint(path.parts) or _standard_folder(path) is not None:
         return True
-    entry = _search_path_entry(path)
+    entry = _search_path_entry(path, search_path)
     if entry is None:
         return False
     inside = path.relative_to(entry)
@@ -122,9 +130,9 @@ def _standard_folders() -> tuple[Path, ...]:
     return tuple(sorted(paths, key=lambda path: len(path.parts), reverse=True))
 
 
-def _search_path_entry(path: Path) -> Path | None:
-    """Return the folder of `sys.path` that a file lies in, the innermost one; None where there is none."""
-    entries = [entry for entry in map(_absolute, sys.path) if path.is_relative_to(entry)]
+def _search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | None:
+    """Return the folder of the search path that a file lies in, the innermost one; None where there is none."""
+    entries = [entry for entry in map(_absolute, search_path) if path.is_relative_to(entry)]
     return max(entries, key=lambda entry: len(entry.parts), default=None)
 
 

@@ -63,6 +63,7 @@ class ReadRecorder:
     def __init__(self) -> None:
         self._reads = Reads()
         self._written: set[str] = set()  # files and folders that this process has made itself
+        self._set_variables: dict[str, str] = {}  # digests of variables as they were before the author's code set them
         self._excluded: list[str] = []  # folders of sweep's own
         self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
         self._in_trial = 0  # how many blocks `in_trial` are open
@@ -77,6 +78,8 @@ class ReadRecorder:
             "os.rename": self._on_rename,
             "os.link": self._on_link,
             "os.symlink": self._on_link,
+            "os.putenv": self._on_variable_set,
+            "os.unsetenv": self._on_variable_set,
             "sqlite3.connect": self._on_sqlite,
             "builtins.input": lambda args: self._note_unknown("asks for input"),
             **dict.fromkeys(_PROGRAM_EVENTS, self._on_program),
@@ -147,6 +150,10 @@ class ReadRecorder:
         if name is not None and name not in self._reads.folders and not self._was_written(name):
             self._reads.folders[name] = listing_digest(name, self._written)
 
+    def digest_of_variable(self, name: str) -> str:
+        """Return the digest of an environment variable as whoever started this process, or its user, has set it."""
+        return self._set_variables.get(name) or environment_digest(name)
+
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
         """Count what a library opens in code of its own; a path that is no text cannot be known."""
         with self._quiet() as is_free:
@@ -161,7 +168,9 @@ class ReadRecorder:
 
     def note_native_write(self, path: object) -> None:
         """Count a file as this process's own, which it may read again."""
-        self._note_written(path)
+        with self._quiet() as is_free:
+            if is_free:
+                self._note_written(path)
 
     # ---- events
 
@@ -230,6 +239,11 @@ class ReadRecorder:
         else:
             self._note_written(path)
 
+    def _on_variable_set(self, args: tuple[Any, ...]) -> None:
+        name = os.fsdecode(args[0])
+        if name not in self._set_variables and self._place() is not None:
+            self._set_variables[name] = environment_digest(name)
+
     def _on_program(self, args: tuple[Any, ...]) -> None:
         self._note_unknown("starts a program")
 
@@ -246,7 +260,7 @@ class ReadRecorder:
 
     def hear_environment(self, name: object) -> None:
         """Count an environment variable as read, if it was the author's own line that asked for it."""
-        if not isinstance(name, str) or name in self._reads.environment:
+        if not isinstance(name, str) or name in self._reads.environment or name in self._set_variables:
             return
         with self._quiet() as is_free:
             if is_free and self._asked_by_author():
@@ -261,7 +275,8 @@ class ReadRecorder:
 
     def _note_written(self, path: object) -> None:
         name = self._resolved(path)
-        if name is not None and name not in self._reads.files and name not in self._reads.folders:
+        is_known = name is None or name in self._reads.files or name in self._reads.folders
+        if name is not None and not is_known and self._place() is not None:
             self._written.add(name)
 
     def _was_written(self, name: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
-from sweep.read_recorder import Reads, environment_digest, fingerprint, listing_digest, recorder
+from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
 
 _RELATIVE = "./"
 
@@ -73,7 +73,7 @@ def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders
         if listing_digest(_full(path, folders)) != before:
             return f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
     for name, before in inputs.environment.items():
-        if environment_digest(name) != before:
+        if recorder.digest_of_variable(name) != before:
             return f"they have read the environment variable {name}, which has changed"
     return None
 

@@ -251,8 +251,8 @@ class Worker:
         self._changed_modules = changed
         if new:
             self._notices.append(
-                f"{', '.join(new)} {'have' if len(new) > 1 else 'has'} changed since the sweep began: trials of workers "
-                "that start now are trained with the new code, and may not compare with those before"
+                f"the code has changed: a worker has imported {', '.join(new)} in another version than the sweep began "
+                "with; its trials may not compare with the others, and answer for no other sweep's"
             )
 
     def _told(self) -> tuple[str, ...]:

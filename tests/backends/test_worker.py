@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 from counting import Counting
 from placed import without_place
 
@@ -374,7 +375,9 @@ def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
 def test_data_that_is_known_spares_the_training(job: Job) -> None:
     worker = Worker(job)
     worker.take(order(known_data="f00d"))
-    assert worker.step() == Progress(facts=Counting.facts(Counting()), data_known=True)
+    progress = worker.step()
+    facts = structs.replace(progress.facts, inputs=None)  # of all modules that the tests have imported
+    assert dataclasses.replace(progress, facts=facts) == Progress(facts=Counting.facts(Counting()), data_known=True)
     worker.take(order(known_data="other"))
     progress = worker.step()
     assert (numbers(progress.epochs), progress.data_known) == ([1, 2, 3, 4, 5, 6], False)
