@@ -28,8 +28,9 @@ class Reader(NamedTuple):
     """A function that opens files in code that Python does not see."""
 
     module: str
-    name: str  # also "Class.method", whose first argument is then its second
+    name: str  # also "Class.method" or "module.function"
     use: Use
+    position: int = 0  # of the argument, not counting the object of a method
 
 
 _TENSORFLOW_OPS = "tensorflow.python.ops"
@@ -47,18 +48,17 @@ READERS: dict[str, tuple[Reader, ...]] = {
         Reader(_TENSORFLOW_FILES, "RenameFile", "copied"),
         Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "read_file", "file"),
         Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "matching_files", "pattern"),
+        Reader("tensorflow", "io.matching_files", "pattern"),
+        Reader("tensorflow", "io.write_file", "written"),
         Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "restore_v2", "prefix"),
         Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "save_v2", "written"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "write_file", "written"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_dataset_ops", "tf_record_dataset", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_dataset_ops", "tf_record_dataset_v2", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_dataset_ops", "text_line_dataset", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_dataset_ops", "fixed_length_record_dataset", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_dataset_ops", "fixed_length_record_dataset_v2", "file"),
+        Reader("tensorflow.python.data.ops.readers", "TFRecordDatasetV2.__init__", "file"),
+        Reader("tensorflow.python.data.ops.readers", "TextLineDatasetV2.__init__", "file"),
+        Reader("tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"),
         Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
         Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
         Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
         Reader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
     ),
     "h5py": (Reader("h5py", "File.__init__", "file"),),
@@ -117,15 +117,16 @@ def _observe(name: str) -> None:
             owner = getattr(owner, part, None)
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
-            setattr(owner, function, _observed(original, reader))
+            skipped = reader.position + isinstance(owner, type)
+            setattr(owner, function, _observed(original, reader, skipped))
 
 
-def _observed(original: Callable[..., Any], reader: Reader) -> Callable[..., Any]:
-    is_method = "." in reader.name
+def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Callable[..., Any]:
+    """Return a function that notes what its arguments name, but for the first ``skipped``, and calls the original."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = [*args[is_method:], *kwargs.values()]
+        given = [*args, *kwargs.values()][skipped:]
         if given:
             _note(given, reader)
         return original(*args, **kwargs)

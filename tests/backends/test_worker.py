@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from msgspec import structs
 from counting import Counting
+from msgspec import structs
 from placed import without_place
 
 from sweep.backends import Job, Node, Order, Progress, checkpoints
