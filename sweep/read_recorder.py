@@ -5,8 +5,8 @@ trial reads is observed while it runs, by Python's audit events (PEP 578) and, f
 `sweep.native_readers`. Reads count if a line of the author's code led to them. What cannot be compared later, such as
 the output of a program or an answer from the network, is kept as a reason why the trial cannot answer another one.
 
-The record is of the whole process, from the import of the author's modules on: what an earlier trial has read may still
-be in a kept model or in a variable of a module.
+The record is of all trials that a process has trained for a sweep, and of the import of the author's modules: what an
+earlier trial has read may still be in a kept model or in a variable of a module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweep.author_code import is_author_file, is_installed, is_own_file
 
@@ -36,6 +36,13 @@ _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Where the author's code is called from: what called these files has no part in what a trial reads."""
 
 _hashes: dict[tuple[str, int, int], str] = {}  # by path, size and time of change
+
+
+class Place(NamedTuple):
+    """The author's line that leads to something."""
+
+    line: str  # such as "models.py:12 in model "
+    module: str | None = None  # the file of the module that is being imported, if one is
 
 
 class Reads:
@@ -62,6 +69,8 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self._reads = Reads()
+        self._imports: dict[str, Reads] = {}  # what modules have read when they were imported, by their file
+        self._session = ""
         self._written: set[str] = set()  # files and folders that this process has made itself
         self._set_variables: dict[str, str] = {}  # digests of variables as they were before the author's code set them
         self._excluded: list[str] = []  # folders of sweep's own
@@ -93,6 +102,18 @@ class ReadRecorder:
         self._is_installed = True
         os.environ.__class__ = _RecordedEnvironment
         sys.addaudithook(self._hear)
+
+    def begin_session(self, name: str, modules: Iterable[str]) -> None:
+        """Forget what trials of another sweep have read in this process.
+
+        ``modules``: files of the trainable's modules. They stay imported, so that what they have read counts.
+        """
+        if name == self._session:
+            return
+        self._session, self._reads = name, Reads()
+        self._written.clear()
+        for file in modules:
+            self._reads.add(self._imports.get(file, Reads()))
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
@@ -136,20 +157,6 @@ class ReadRecorder:
         """Return the SHA-256 of a module's source as it was when the module ran; None if that was not observed."""
         return self._code.get(os.path.realpath(file))
 
-    def note_file(self, path: object) -> None:
-        """Count a file as read, whoever opens it."""
-        name = self._resolved(path)
-        if name is not None and name not in self._reads.files and not self._was_written(name):
-            self._reads.files[name] = fingerprint(name)
-            if len(self._reads.files) > MOST_FILES:
-                self._reads.unknown.setdefault(f"more than {MOST_FILES:,} files were read", None)
-
-    def note_folder(self, path: object) -> None:
-        """Count the names in a folder as read."""
-        name = self._resolved(path)
-        if name is not None and name not in self._reads.folders and not self._was_written(name):
-            self._reads.folders[name] = listing_digest(name, self._written)
-
     def digest_of_variable(self, name: str) -> str:
         """Return the digest of an environment variable as whoever started this process, or its user, has set it."""
         return self._set_variables.get(name) or environment_digest(name)
@@ -161,10 +168,12 @@ class ReadRecorder:
             if place is None:
                 return
             for path in paths:
-                if isinstance(path, str | bytes | os.PathLike):
-                    (self.note_folder if folder else self.note_file)(path)
+                if not isinstance(path, str | bytes | os.PathLike):
+                    self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
+                elif folder:
+                    self._add_folder(path, place)
                 else:
-                    self._reads.unknown.setdefault(f"{place}{reader} reads files inside a graph", None)
+                    self._add_file(path, place)
 
     def note_native_write(self, path: object) -> None:
         """Count a file as this process's own, which it may read again."""
@@ -183,7 +192,8 @@ class ReadRecorder:
                 try:
                     handle(args)
                 except Exception as error:  # an error here would end the author's call
-                    self._reads.unknown.setdefault(f"{event} could not be recorded ({type(error).__name__})", None)
+                    reason = f"{event} could not be recorded ({type(error).__name__})"
+                    self._add_unknown(reason, Place(""))
 
     @contextmanager
     def _quiet(self) -> Iterator[bool]:
@@ -201,24 +211,52 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a descriptor, whose file was opened before
-        if flags & os.O_ACCMODE == os.O_RDONLY:
-            self._note_read(path, self.note_file)
-            return
-        starts_empty = flags & os.O_TRUNC or not _path(path).exists()
-        if starts_empty:
+        is_reading = flags & os.O_ACCMODE == os.O_RDONLY
+        if not is_reading and (flags & os.O_TRUNC or not _path(path).exists()):
             self._note_written(path)
         else:
-            self._note_read(path, self.note_file)
+            self._note_read(path, self._add_file)
 
-    def _note_read(self, path: object, note: Callable[[object], None]) -> None:
+    def _note_read(self, path: object, add: Callable[[object, Place], None]) -> None:
+        if self._resolved(path) is None:  # most files: to look at the stack takes longer
+            return
+        place = self._place()
+        if place is not None:
+            add(path, place)
+
+    def _add_file(self, path: object, place: Place) -> None:
         name = self._resolved(path)
-        if name is not None and self._place() is not None:
-            note(name)
+        if name is None or self._was_written(name):
+            return
+        found = fingerprint(name)
+        if self._reads.files.get(name, found) != found:
+            self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
+            return
+        for reads in self._records(place):
+            reads.files.setdefault(name, found)
+        if len(self._reads.files) > MOST_FILES:
+            self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
+
+    def _add_folder(self, path: object, place: Place) -> None:
+        name = self._resolved(path)
+        if name is not None and not self._was_written(name):
+            for reads in self._records(place):
+                reads.folders.setdefault(name, listing_digest(name, self._written))
+
+    def _add_unknown(self, reason: str, place: Place) -> None:
+        for reads in self._records(place):
+            reads.unknown.setdefault(reason, None)
+
+    def _records(self, place: Place) -> list[Reads]:
+        """Return the records that what happens at a place belongs to."""
+        if place.module is None:
+            return [self._reads]
+        return [self._reads, self._imports.setdefault(place.module, Reads())]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         path = "." if args[0] is None else args[0]
         if isinstance(path, str | bytes | os.PathLike):
-            self._note_read(path, self.note_folder)
+            self._note_read(path, self._add_folder)
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
         source = self._resolved(args[0])
@@ -235,7 +273,7 @@ class ReadRecorder:
         if not path or path == ":memory:":
             return
         if _path(path).exists():
-            self._note_read(path, self.note_file)
+            self._note_read(path, self._add_file)
         else:
             self._note_written(path)
 
@@ -263,15 +301,17 @@ class ReadRecorder:
         if not isinstance(name, str) or name in self._reads.environment or name in self._set_variables:
             return
         with self._quiet() as is_free:
-            if is_free and self._asked_by_author():
-                self._reads.environment[name] = environment_digest(name)
+            place = self._asked_at() if is_free else None
+            if place is not None:
+                for reads in self._records(place):
+                    reads.environment.setdefault(name, environment_digest(name))
 
     # ---- what counts
 
     def _note_unknown(self, what: str) -> None:
         place = self._place()
         if place is not None:
-            self._reads.unknown.setdefault(f"{place}{what}", None)
+            self._add_unknown(f"{place.line}{what}", place)
 
     def _note_written(self, path: object) -> None:
         name = self._resolved(path)
@@ -301,8 +341,8 @@ class ReadRecorder:
             or is_own_file(name)
         )
 
-    def _place(self) -> str | None:
-        """Return which line of the author's leads to what is being done, as "models.py:12 in model "; None: none does.
+    def _place(self) -> Place | None:
+        """Return which line of the author's leads to what is being done; None if none does.
 
         A thread without a line of the author's counts as well, unless it is one of sweep's or of Ray's: thread pools
         call functions of libraries directly.
@@ -318,13 +358,13 @@ class ReadRecorder:
                 return None  # it looks for modules, which are known as code
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._counts(frame):
-                return f"{Path(file).name}:{frame.f_lineno} in {frame.f_code.co_name} "
+                return _place_of(frame)
             if file.endswith(_BOUNDARIES):
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back
         is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
-        return "a thread " if is_foreign_thread and self._in_trial else None
+        return Place("a thread ") if is_foreign_thread and self._in_trial else None
 
     def _counts(self, frame: FrameType) -> bool:
         """Return whether a frame of the author's has a part in a trial.
@@ -335,17 +375,17 @@ class ReadRecorder:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
-    def _asked_by_author(self) -> bool:
-        """Return whether the nearest frame outside of Python's library and of this file is the author's."""
+    def _asked_at(self) -> Place | None:
+        """Return the nearest line outside of Python's library and of this file, if it is the author's."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
             if is_author_file(file):
-                return self._counts(frame)
+                return _place_of(frame) if self._counts(frame) else None
             if file != __file__ and not _is_of_python(file):
-                return False
+                return None
             frame = frame.f_back
-        return False
+        return None
 
 
 class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class of `os.environ` has no public name
@@ -354,6 +394,18 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
     def __getitem__(self, name: Any) -> Any:
         recorder.hear_environment(name)
         return super().__getitem__(name)
+
+
+def _place_of(frame: FrameType) -> Place:
+    """Return the place of a frame of the author's; what a module's own code calls is done while it is imported."""
+    line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name} "
+    outer: FrameType | None = frame
+    while outer is not None and not outer.f_code.co_filename.endswith(_BOUNDARIES):
+        if outer.f_code.co_name == "<module>" and is_author_file(outer.f_code.co_filename):
+            is_script = outer.f_globals.get("__name__") == "__main__"
+            return Place(line, None if is_script else outer.f_code.co_filename)
+        outer = outer.f_back
+    return Place(line)
 
 
 def fingerprint(path: str) -> str:

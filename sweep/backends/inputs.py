@@ -113,20 +113,20 @@ def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     return found
 
 
-def _imported_unseen(job: Job) -> Iterable[str]:
-    """Yield a reason for each module of the trainable that was imported before this process was observed."""
-    for name in job.code:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is not None and recorder.digest_of_module(file) is None:
-            yield f"{name} was imported before sweep, so that what it read then is not known"
+def module_files(job: Job) -> dict[str, str]:
+    """Return the files of those of the trainable's modules that this process has imported, by name."""
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in job.code}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def changed_modules(job: Job) -> tuple[str, ...]:
     """Return the author's modules of this process whose source is not the one that the session began with."""
-    changed = []
-    for name, expected in job.code.items():
-        file = getattr(sys.modules.get(name), "__file__", None)
-        imported = None if file is None else recorder.digest_of_module(file)
-        if imported not in (None, expected):
-            changed.append(name)
-    return tuple(changed)
+    imported = {name: recorder.digest_of_module(file) for name, file in module_files(job).items()}
+    return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
+
+
+def _imported_unseen(job: Job) -> Iterable[str]:
+    """Yield a reason for each module of the trainable that was imported before this process was observed."""
+    for name, file in module_files(job).items():
+        if recorder.digest_of_module(file) is None:
+            yield f"{name} was imported before sweep, so that what it read then is not known"

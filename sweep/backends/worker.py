@@ -87,6 +87,7 @@ class Worker:
         job.prepare()
         recorder.install()
         native_readers.install()
+        recorder.begin_session(f"{job.folder} {job.session}", inputs.module_files(job).values())
         recorder.exclude(job.folder)
         if node is not None:  # the process is for trials alone
             recorder.record_always()
@@ -354,6 +355,7 @@ class Worker:
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest checkpoint that is whole."""
+        inputs.declared_by(self._loaded())  # a mistake there ends the trial before it trains
         trial.saver.finish(kept=False)
         trial.done, trial.again, trial.paused = 0, (), False
         kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
