@@ -458,7 +458,7 @@ def _path(path: str | bytes | os.PathLike[Any]) -> Path:
 
 def environment_digest(name: str) -> str:
     """Return a digest of a variable's value, which may be a secret; `ABSENT` if it is not set."""
-    value = os.environ._data.get(os.environ.encodekey(name))  # type: ignore[attr-defined]  # without being recorded
+    value = os.environb.get(os.fsencode(name))  # which, unlike `os.environ`, is not recorded
     return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
 
 
