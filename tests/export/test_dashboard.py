@@ -123,8 +123,8 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
         points = page.locator("#graph-history .point, .js-plotly-plot .scatterlayer .point")
         points.first.wait_for()
         for plot in page.locator(".js-plotly-plot").all():
-            assert plot.locator("path.point, .point path, .bars path, .js-line").count() > 0, plot.inner_html()
-        assert "Best Trial (number=4)" in page.inner_text("body")
+            plot.locator("path.point, .point path, .bars path, .js-line").first.wait_for(state="attached")
+        page.get_by_text("Best Trial (number=4)").wait_for()
         before = points.count()
         with Log(folder.log) as log:
             log.append(trial(8, Status.COMPLETED))
