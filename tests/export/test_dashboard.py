@@ -133,5 +133,5 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
         points.nth(before).wait_for()  # one more than before
         page.goto(f"{server.url}studies/0/trials?numbers=2")
         page.get_by_text("because, of").first.wait_for()
-        assert "diverged" in page.inner_text("body")
+        assert "pruned" in page.inner_text("body").lower()
     assert wrong == []
