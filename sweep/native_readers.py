@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sweep.read_recorder import recorder
 
-Use: TypeAlias = Literal["file", "prefix", "folder", "pattern", "written", "copied"]
+Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
 """What a function does with its first argument.
 
 ``prefix``: it reads all files whose names begin so. ``pattern``: it lists the folder of a pattern. ``copied``: it reads
-its first argument and writes its second.
+its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
 """
 
 
@@ -61,7 +61,8 @@ READERS: dict[str, tuple[Reader, ...]] = {
         Reader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
         Reader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
     ),
-    "h5py": (Reader("h5py", "File.__init__", "file"),),
+    "h5py": (Reader("h5py", "File.__init__", "hdf5"),),
+    "multiprocessing.process": (Reader("multiprocessing.process", "BaseProcess.start", "process"),),
     "cv2": (Reader("cv2", "imread", "file"), Reader("cv2", "imreadmulti", "file")),
     "polars": tuple(
         Reader("polars", f"{kind}_{form}", "file")
@@ -127,7 +128,9 @@ def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Cal
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = [*args, *kwargs.values()][skipped:]
-        if given:
+        if reader.use == "process":
+            recorder.note_process()
+        elif given:
             _note(given, reader)
         return original(*args, **kwargs)
 
@@ -138,8 +141,10 @@ def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Cal
 def _note(given: Sequence[Any], reader: Reader) -> None:
     paths = list(_paths(given[0]))
     match reader.use:
-        case "file" if reader.name == "File.__init__" and _is_writing(given):
+        case "hdf5" if _is_writing(given):
             recorder.note_native_write(given[0])
+        case "hdf5":  # also given an open file, or a part of one, which was noted when it was opened
+            recorder.note_native_read([path for path in paths if isinstance(path, str)], reader=reader.name)
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
         case "prefix":

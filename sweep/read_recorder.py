@@ -35,7 +35,7 @@ _SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Where the author's code is called from: what called these files has no part in what a trial reads."""
 
-_hashes: dict[tuple[str, int, int], str] = {}  # by path, size and time of change
+_hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and all that a change of its content changes
 
 
 class Place(NamedTuple):
@@ -83,10 +83,11 @@ class ReadRecorder:
             "exec": self._on_exec,
             "os.listdir": self._on_listdir,
             "os.scandir": self._on_listdir,
-            "os.mkdir": lambda args: self._note_written(args[0]),
+            "os.mkdir": self._on_mkdir,
             "os.rename": self._on_rename,
             "os.link": self._on_link,
-            "os.symlink": self._on_link,
+            "os.symlink": self._on_symlink,
+            "ctypes.dlopen": self._on_library,
             "os.putenv": self._on_variable_set,
             "os.unsetenv": self._on_variable_set,
             "sqlite3.connect": self._on_sqlite,
@@ -181,6 +182,10 @@ class ReadRecorder:
             if is_free:
                 self._note_written(path)
 
+    def note_process(self) -> None:
+        """Count that another process is started, of which nothing is known."""
+        self._note_unknown("starts a program")
+
     # ---- events
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
@@ -211,10 +216,11 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a descriptor, whose file was opened before
-        is_reading = flags & os.O_ACCMODE == os.O_RDONLY
-        if not is_reading and (flags & os.O_TRUNC or not _path(path).exists()):
-            self._note_written(path)
-        else:
+        access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
+        if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
+            if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder, which it makes a file in
+                self._note_written(path)
+        elif access != os.O_WRONLY:  # what only appends sees nothing of the file
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, Place], None]) -> None:
@@ -225,9 +231,10 @@ class ReadRecorder:
             add(path, place)
 
     def _add_file(self, path: object, place: Place) -> None:
-        name = self._resolved(path)
-        if name is None or self._was_written(name):
+        resolved = self._resolved(path)
+        if resolved is None or self._was_written(resolved):
             return
+        name = self._name_of(path, resolved)
         found = fingerprint(name)
         if self._reads.files.get(name, found) != found:
             self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
@@ -238,10 +245,11 @@ class ReadRecorder:
             self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
 
     def _add_folder(self, path: object, place: Place) -> None:
-        name = self._resolved(path)
-        if name is not None and not self._was_written(name):
+        resolved = self._resolved(path)
+        if resolved is not None and not self._was_written(resolved):
+            name = self._name_of(path, resolved)
             for reads in self._records(place):
-                reads.folders.setdefault(name, listing_digest(name, self._written))
+                reads.folders.setdefault(name, listing_digest(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: Place) -> None:
         for reads in self._records(place):
@@ -263,8 +271,21 @@ class ReadRecorder:
         if source is not None and self._was_written(source):
             self._note_written(args[1])
 
+    def _on_mkdir(self, args: tuple[Any, ...]) -> None:
+        if not _path(args[0]).exists():  # else it fails, as `exist_ok` expects
+            self._note_written(args[0])
+
     def _on_link(self, args: tuple[Any, ...]) -> None:
-        self._note_written(args[1])
+        self._note_read(args[0], self._add_file)  # whoever reads the new name reads this file
+        self._on_symlink(args)
+
+    def _on_symlink(self, args: tuple[Any, ...]) -> None:
+        if not os.path.lexists(args[1]):  # else it fails
+            self._note_written(args[1])
+
+    def _on_library(self, args: tuple[Any, ...]) -> None:
+        if isinstance(args[0], str) and os.sep in args[0]:  # other names are looked up among the system's libraries
+            self._note_read(args[0], self._add_file)
 
     def _on_sqlite(self, args: tuple[Any, ...]) -> None:
         path = os.fsdecode(args[0])
@@ -283,7 +304,8 @@ class ReadRecorder:
             self._set_variables[name] = environment_digest(name)
 
     def _on_program(self, args: tuple[Any, ...]) -> None:
-        self._note_unknown("starts a program")
+        if not _tells_about_the_machine(args):
+            self.note_process()
 
     def _on_network(self, args: tuple[Any, ...]) -> None:
         self._note_unknown("speaks to another process or machine")
@@ -314,10 +336,13 @@ class ReadRecorder:
             self._add_unknown(f"{place.line}{what}", place)
 
     def _note_written(self, path: object) -> None:
-        name = self._resolved(path)
-        is_known = name is None or name in self._reads.files or name in self._reads.folders
-        if name is not None and not is_known and self._place() is not None:
-            self._written.add(name)
+        resolved = self._resolved(path)
+        if resolved is None:
+            return
+        names = {resolved, self._name_of(path, resolved)}
+        is_known = not names.isdisjoint({*self._reads.files, *self._reads.folders})
+        if not is_known and self._place() is not None:
+            self._written.add(resolved)
 
     def _was_written(self, name: str) -> bool:
         """Return whether this process has made a file, or one of the folders that it lies in."""
@@ -329,6 +354,15 @@ class ReadRecorder:
             return None
         name = os.path.realpath(os.fsdecode(path))
         return None if self._is_left_out(name) else name
+
+    def _name_of(self, path: Any, resolved: str) -> str:
+        """Return the path by which a file is compared later: the one that the author uses.
+
+        A link on the way may lead elsewhere by then. Links that this process has made itself are resolved.
+        """
+        name = os.path.normpath(_path(path).absolute())
+        is_same_file = os.path.realpath(name) == resolved  # not so if `..` follows a link
+        return name if is_same_file and not self._was_written(name) else resolved
 
     def _is_left_out(self, name: str) -> bool:
         """Return whether a file is the system's, installed, compiled code, a module whose code is known, or sweep's."""
@@ -423,7 +457,7 @@ def fingerprint(path: str) -> str:
         return "device"
     if found.st_size > HASHED_BYTES:
         return f"{found.st_size} bytes of {found.st_mtime_ns}"
-    key = path, found.st_size, found.st_mtime_ns
+    key = path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
     if key not in _hashes:
         try:
             with Path(path).open("rb") as file:
@@ -452,6 +486,15 @@ def _is_of_python(file: str) -> bool:
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
 
 
+def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:
+    """Return whether a program only tells about the machine, as libraries such as scikit-learn ask for its cores."""
+    command = args[1] if len(args) > 1 else None
+    if not isinstance(command, list | tuple) or not command:
+        return False
+    program = command[0]
+    return isinstance(program, str) and Path(program).name in _MACHINE_PROGRAMS
+
+
 def _path(path: str | bytes | os.PathLike[Any]) -> Path:
     return Path(os.fsdecode(path))
 
@@ -464,6 +507,7 @@ def environment_digest(name: str) -> str:
 
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _IMPORT_SYSTEM = ("<frozen importlib", "<frozen zipimport", f"{_PYTHON}importlib{os.sep}", f"{_PYTHON}pkgutil.py")
+_MACHINE_PROGRAMS = ("getconf", "hostname", "ldconfig", "lscpu", "nproc", "nvidia-smi", "sysctl", "uname")
 _PROGRAM_EVENTS = (
     "subprocess.Popen",
     "os.system",

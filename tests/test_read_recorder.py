@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import builtins
 import concurrent.futures
+import ctypes
 import gzip
 import io
 import json
+import multiprocessing
 import os
 import pickle
+import platform
 import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
@@ -122,6 +126,7 @@ PROGRAMS: dict[str, Callable[[], object]] = {
     "system": lambda: os.system("true"),
     "fork": lambda: os.fork() or os._exit(0),
     "posix_spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+    "multiprocessing": lambda: multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start(),
 }
 
 
@@ -129,6 +134,14 @@ PROGRAMS: dict[str, Callable[[], object]] = {
 def test_a_program_that_is_started_is_a_reason_with_its_line(name: str, reads: Reads) -> None:
     PROGRAMS[name]()
     assert [*reads.unknown] == [f"test_read_recorder.py:{_line_of(name)} in <lambda> starts a program"]
+
+
+def test_a_program_that_only_tells_about_the_machine_does_not_count(reads: Reads) -> None:
+    platform.processor()
+    subprocess.run(["uname", "-a"], check=True, capture_output=True)
+    assert not reads.unknown
+    subprocess.run("uname -a; true", shell=True, check=True, capture_output=True)
+    assert reads.unknown
 
 
 def _line_of(name: str) -> int:
@@ -181,6 +194,85 @@ def test_what_a_trial_has_written_itself_it_may_read(tmp_path: Path, reads: Read
     [*(tmp_path / "made").iterdir()]
     assert not reads.files
     assert not reads.folders
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "mkdir": lambda folder: folder.mkdir(exist_ok=True),
+    "makedirs": lambda folder: os.makedirs(folder, exist_ok=True),  # noqa: PTH103
+    "a temporary file in it": lambda folder: tempfile.NamedTemporaryFile(dir=folder).close(),
+    "a file in it": lambda folder: (folder / "other").write_text("1"),
+    "symlink": lambda folder: _fails(os.symlink, "elsewhere", folder),
+    "link": lambda folder: _fails(os.link, folder / "none", folder / "input"),
+}
+
+
+def _fails(function: Callable[..., object], *args: object) -> None:
+    with pytest.raises(OSError, match=r"."):
+        function(*args)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_folder_that_was_there_before_is_not_the_trial_s_own(name: str, tmp_path: Path, reads: Reads) -> None:
+    before = tmp_path / "input"
+    with recorder.apart():
+        os.close(os.open(before, os.O_CREAT))  # which notes nothing: it only reads
+    MAKERS[name](tmp_path)
+    before.read_text()
+    assert str(before) in reads.files
+
+
+def test_a_link_that_is_made_to_lead_elsewhere_changes_what_was_read(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "table").write_text(version)
+    current = tmp_path / "current"
+    current.symlink_to("v1")
+    with recording() as reads:
+        (current / "table").read_text()
+        [*current.iterdir()]
+    ((file, before),) = reads.files.items()
+    current.unlink()
+    current.symlink_to("v2")
+    assert fingerprint(file) != before
+    assert [*reads.folders] == [str(current)]
+
+
+def test_a_link_that_the_trial_has_made_itself_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("1")
+    with recording() as reads:
+        (tmp_path / "soft").symlink_to("table")
+        (tmp_path / "soft").read_text()
+        (tmp_path / "hard").hardlink_to(tmp_path / "table")
+        (tmp_path / "hard").read_text()
+    assert [*reads.files] == [str(tmp_path / "table")]
+
+
+def test_what_is_only_appended_to_was_not_read(tmp_path: Path, reads: Reads) -> None:
+    path = tmp_path / "log.txt"
+    with recorder.apart():
+        os.close(os.open(path, os.O_CREAT))
+    with path.open("a") as file:
+        file.write("1\n")
+    assert not reads.files
+    path.read_text()
+    assert [*reads.files] == [str(path)]  # it may hold what earlier trials have written
+
+
+def test_a_shared_library_that_is_loaded_by_its_path_is_known(tmp_path: Path, reads: Reads) -> None:
+    path = tmp_path / "simulation.so"
+    with pytest.raises(OSError, match="cannot open"):
+        ctypes.CDLL(str(path))
+    assert [*reads.files] == [str(path)]
+
+
+def test_a_file_that_is_replaced_by_one_of_its_size_and_time_is_another_one(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("1")
+    before = fingerprint(str(path))
+    other.write_text("2")
+    shutil.copystat(path, other)
+    other.replace(path)
+    assert fingerprint(str(path)) != before
 
 
 def test_installed_files_devices_and_compiled_code_do_not_count(reads: Reads) -> None:

@@ -79,8 +79,10 @@ def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders
 
 
 def _folders(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
-    given = [*([working_folder] if working_folder is not None else []), *import_folders]
-    return list(dict.fromkeys(os.path.realpath(folder) for folder in given))
+    """Return these folders as they are named and with their links resolved: files may be recorded by either path."""
+    named = [*([working_folder] if working_folder is not None else []), *import_folders]
+    both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
+    return list(dict.fromkeys(both))
 
 
 def _shortened(path: str, folders: Sequence[str]) -> str:
