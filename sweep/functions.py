@@ -28,6 +28,8 @@ from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Tr
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
+from sweep.state import homes, imports
+from sweep.state.pristine import Pristine, line_of_stale, moving
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
@@ -157,6 +159,8 @@ class FunctionTrainable:
         self._epoch = 0
         self._started: float | None = None
         self._train_s = 0.0
+        self._found = Pristine()  # what trials find in the author's modules
+        self._resisting: set[str] = set()  # names there that some trial has changed for good
 
     @property
     def saves(self) -> bool:
@@ -170,7 +174,8 @@ class FunctionTrainable:
 
     def begin(self, assignment: Assignment) -> None:
         """Forget the trial before; the function is called by the first `train`."""
-        self.end()
+        self.end_trial()
+        self._found.take(homes.of_function(self._function))
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
         self._started, self._train_s = None, 0.0
 
@@ -190,7 +195,22 @@ class FunctionTrainable:
         if told.error is not None:
             raise told.error
 
-    def end(self) -> str:
+    def end_trial(self) -> str:
+        """Let a function that waits return, and put back what it has left; return a line about what it raised."""
+        raised = self._end()
+        if self._started is not None:
+            present = homes.of_function(self._function)
+            names = self._found.changed(present)
+            self._found.keep(present, names)
+            self._resisting |= self._found.put_back(present, names)
+        return raised
+
+    @property
+    def stale(self) -> str:
+        """Return why trials in this process are not those of a fresh one; empty where nothing is known."""
+        return line_of_stale(self._resisting)
+
+    def _end(self) -> str:
         """Let a function that waits return, for its trial has ended; a line about what it raised then, if it did."""
         run = self._run
         if run is None or not self._waits:
@@ -228,6 +248,7 @@ class FunctionTrainable:
         gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
         data = getattr(self._function, "data", None)
+        differs = moving.described() or (imports.differs(self._assignment.data_seed) if self._assignment else "")
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
@@ -235,6 +256,8 @@ class FunctionTrainable:
             node=socket.gethostname(),
             devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",
             train_s=self._train_s,
+            numerics={"differs": differs} if differs else {},
+            reproducible=not differs,
         )
 
     def _start(self) -> Reporter:
@@ -302,13 +325,17 @@ TRAINABLE_METHODS = ("begin", "train", "save", "restore", "facts")
 RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
-def load_trainable(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:
+def load_trainable(
+    trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
+) -> Callable[[], Trainable]:
     """Return what makes trainables: the class, or one around the function, with these folders importable.
 
-    ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
+    What modules draw when they are imported follows from ``seed``, the sweep's. ``given`` is the class or function
+    itself where no module has it. Raises TrainableError, or what its import raises.
     """
     make_importable(folders)
-    return trainable_maker(_named(trainable) if given is None else given, trainable)
+    with imports.seeded(seed):
+        return trainable_maker(_named(trainable) if given is None else given, trainable)
 
 
 def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:

@@ -27,6 +27,8 @@ from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
+from sweep.state import imports
+from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 from sweep.text import guess, printable
@@ -89,7 +91,7 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._node = node or Node()
+        self._node, self._alone = node or Node(), node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # trials
@@ -104,11 +106,14 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
+        self._began_stale = ""  # why the present trial does not find this process as a fresh one
+        self._stop_seeding = imports.seed(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
         self.let_go()
         self.surroundings.reset()
+        self._began_stale = self._stale()
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -120,6 +125,7 @@ class Worker:
         """Let go of the last trial, and of the driver."""
         self.let_go()
         self._hearing()
+        self._stop_seeding()
 
     def let_go(self) -> None:
         """Let go of the trial, which the driver has ended."""
@@ -218,7 +224,14 @@ class Worker:
             regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
+        if not spoilt and self._alone and trial.begun:
+            spoilt = self._stale() or None
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+
+    def _stale(self) -> str:
+        """Return what earlier trials have changed in this process for good; empty where that is nothing."""
+        settings = line_of_stale(self.surroundings.resisting)
+        return str(getattr(self._trainable, "stale", "")) or settings
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -238,7 +251,9 @@ class Worker:
             checkpoints.release(self._job.folder, trial.number)
         except Exception as error:  # what a trainable's own `save` raises
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
+        end_trial = getattr(self._trainable, "end_trial", None)
+        raised = end_trial() if callable(end_trial) else ""
+        if raised:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
         self.surroundings.reset()
 
@@ -440,6 +455,9 @@ class Worker:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = self._trainable.facts()
+        if self._began_stale:
+            numerics = {**facts.numerics, "differs": facts.numerics.get("differs", self._began_stale)}
+            facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
@@ -460,10 +478,13 @@ class Worker:
             profile=profile,
         )
 
+    def _import(self) -> Callable[[], Trainable]:
+        job = self._job
+        return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
+
     def _loaded(self) -> Trainable:
         if self._trainable is None:
-            job = self._job
-            self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
+            self._trainable = (self._make or self._import())()
             self.surroundings.imported()
         return self._trainable
 

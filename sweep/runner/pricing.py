@@ -252,7 +252,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
     began, terms = time.monotonic(), Terms(spec)
     try:
-        trainable = load_trainable(spec.trainable, import_folders)()
+        trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)
@@ -261,7 +261,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
         if isinstance(trainable, FunctionTrainable):
-            trainable.end()
+            trainable.end_trial()
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
     first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)

@@ -206,6 +206,7 @@ class Session:
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
             working_folder=self.training.working_folder,
+            data_seed=spec.data_seed,
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
