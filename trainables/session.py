@@ -114,7 +114,7 @@ class Session(Joining):
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):
             train, validation = self._data.splits(self._author, hp, placement, assignment)
-        self._trials.begin(self._author, self._data.loaded)
+        self._trials.begin(self._author, self._data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
@@ -193,6 +193,13 @@ class Session(Joining):
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        try:
+            self._train(report)
+        finally:
+            if self.trial.finished:
+                pristine.rest()
+
+    def _train(self, report: Report) -> None:
         trial = self.trial
         while not trial.finished:
             if trial.phase_is_over:

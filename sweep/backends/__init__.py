@@ -340,7 +340,7 @@ class Surroundings:
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def imported(self) -> None:
-        """Let all trials begin in the present folder and settings: the author's code may set them when it is imported."""
+        """Let all trials begin in the present folder and settings, as importing the author's code has left them."""
         if not self._imported:
             self._start, self._imported = Path.cwd(), True
         if self._alone:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.random  # NumPy imports it when it is asked for, and no finder may ask
 
 from sweep.errors import is_author_s
 from sweep.state import settings

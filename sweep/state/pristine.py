@@ -137,7 +137,7 @@ class Pristine:
         known = self._values.get(home.name, {}).get(name)
         if known is None or known.given is not value or known.is_generator:
             return lambda: value
-        content = Snapshot(value)
+        content = Snapshot(value, variables=False)  # which the program that was made puts back by itself
 
         def give() -> Any:
             content.restore()

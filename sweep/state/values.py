@@ -292,10 +292,12 @@ class Snapshot:
     """The content of a value, and of all that it holds, as it is now.
 
     Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together; ``too_large``
-    says that there were more. What `functools.cache` holds can only be forgotten: ``has_cache``.
+    says that there were more. What `functools.cache` holds can only be forgotten: ``has_cache``. ``variables``: whether
+    those of TensorFlow and Keras are content too.
     """
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value: object, *, variables: bool = True) -> None:
+        self._variables = variables
         self.too_large = self.has_cache = False
         self._nbytes = 0
         self._seen: dict[int, object] = {}
@@ -326,7 +328,8 @@ class Snapshot:
             self._restorers.append(lambda: put_generator(value, state))
             return ()
         if is_variable(value):
-            self._take_array(value, np.asarray(value), value.assign)
+            if self._variables:
+                self._take_array(value, np.asarray(value), value.assign)
             return ()
         if is_layer(value):
             return list(value.variables)

@@ -11,6 +11,7 @@ import types
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -205,15 +206,20 @@ class Trials:
         self._data: object = None  # for which this was found
         self._names: frozenset[str] = frozenset()  # of the attributes that trials find
 
-    def begin(self, author: object, data: object) -> None:
-        """Remember what a trial on these data finds, once they are loaded and before another method runs."""
+    def begin(self, author: object, data: object, *, trains: bool) -> None:
+        """Remember what a trial on these data finds, once they are loaded and before another method runs.
+
+        One that does not train is looked at in anybody's process, and nothing is put back after it.
+        """
         end_trial()
         if self._data is not data:
             self._found, self._data = Pristine(), data
             self._names = frozenset(vars(author)) - self._own
         self._found.take(self._homes(author))
+        if not trains:
+            return
         stop_hearing = imports.hear(_teller(author, self._found.take))
-        _going.append((self._found, lambda: self._homes(author), stop_hearing))
+        _going.append(_Going(self._found, lambda: self._homes(author), stop_hearing))
 
     def objects(self) -> Iterator[tuple[str, object]]:
         """Yield what a trial finds, with the name that it is kept under."""
@@ -223,21 +229,38 @@ class Trials:
         return [Home("self", author, only=self._names), *modules.of(author)]
 
 
-_going: list[
-    tuple[Pristine, Callable[[], list[Home]], Callable[[], None]]
-] = []  # one at most: the trial of this process
+@dataclass
+class _Going:
+    """The trial of this process."""
+
+    found: Pristine
+    homes: Callable[[], list[Home]]
+    stop_hearing: Callable[[], None]
+    left: set[str] | None = None  # by the trial, where its training is over: all else that changes is somebody else's
+
+
+_going: list[_Going] = []  # one at most
+
+
+def rest() -> None:
+    """Note what the trial of this process has left, whose training is over; it may yet be saved, tested or exported."""
+    for trial in _going:
+        homes = trial.homes()
+        trial.left = trial.found.changed(homes)
+        trial.found.keep(homes, trial.left)
 
 
 def end_trial() -> None:
     """Let the author's modules be as the trial of this process has found them."""
     put_back_made()
     while _going:
-        found, homes_of, stop_hearing = _going.pop()
-        stop_hearing()
-        homes = homes_of()
-        names = found.changed(homes)
-        found.keep(homes, names)
-        resisting.update(found.put_back(homes, names))
+        trial = _going.pop()
+        trial.stop_hearing()
+        homes, names = trial.homes(), trial.left
+        if names is None:
+            names = trial.found.changed(homes)
+            trial.found.keep(homes, names)
+        resisting.update(trial.found.put_back(homes, names))
 
 
 class Left:
