@@ -29,7 +29,8 @@ from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
 from sweep.state import homes, imports
-from sweep.state.pristine import Pristine, line_of_stale, moving
+from sweep.state.pristine import Pristine, moving
+from sweep.state.trials import Found
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
@@ -159,8 +160,7 @@ class FunctionTrainable:
         self._epoch = 0
         self._started: float | None = None
         self._train_s = 0.0
-        self._found = Pristine()  # what trials find in the author's modules
-        self._resisting: set[str] = set()  # names there that some trial has changed for good
+        self._found = Found()  # under names of the author's
 
     @property
     def saves(self) -> bool:
@@ -174,8 +174,10 @@ class FunctionTrainable:
 
     def begin(self, assignment: Assignment) -> None:
         """Forget the trial before; the function is called by the first `train`."""
-        self.end_trial()
-        self._found.take(homes.of_function(self._function))
+        self.end()
+        self._found.begin(
+            lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
+        )
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
         self._started, self._train_s = None, 0.0
 
@@ -195,22 +197,7 @@ class FunctionTrainable:
         if told.error is not None:
             raise told.error
 
-    def end_trial(self) -> str:
-        """Let a function that waits return, and put back what it has left; return a line about what it raised."""
-        raised = self._end()
-        if self._started is not None:
-            present = homes.of_function(self._function)
-            names = self._found.changed(present)
-            self._found.keep(present, names)
-            self._resisting |= self._found.put_back(present, names)
-        return raised
-
-    @property
-    def stale(self) -> str:
-        """Return why trials in this process are not those of a fresh one; empty where nothing is known."""
-        return line_of_stale(self._resisting)
-
-    def _end(self) -> str:
+    def end(self) -> str:
         """Let a function that waits return, for its trial has ended; a line about what it raised then, if it did."""
         run = self._run
         if run is None or not self._waits:
@@ -283,6 +270,10 @@ class FunctionTrainable:
 
         threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
+
+
+def _listener(found: Pristine) -> imports.Listener:
+    return lambda module: found.take(homes.of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:

@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from sweep.state import imports
+from sweep.state import imports, trials
 from sweep.state.draws import entropy_taken
-from sweep.state.pristine import line_of_stale, moving
+from sweep.state.pristine import moving
 from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
@@ -197,7 +197,7 @@ class Session(Joining):
             self._train(report)
         finally:
             if self.trial.finished:
-                pristine.rest()
+                trials.rest()
 
     def _train(self, report: Report) -> None:
         trial = self.trial
@@ -252,16 +252,6 @@ class Session(Joining):
             structures=len(self._programs),
             reproducible=not differs,
         )
-
-    def end_trial(self) -> str:
-        """Put back what the present trial has left in the author's modules; return a line to tell, here none."""
-        pristine.end_trial()
-        return ""
-
-    @property
-    def stale(self) -> str:
-        """Return why trials in this process are not those of a fresh one; empty where nothing is known."""
-        return line_of_stale(pristine.resisting)
 
     # ---- several trials in turns
 

@@ -27,7 +27,7 @@ from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
-from sweep.state import imports
+from sweep.state import imports, trials
 from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
@@ -106,14 +106,12 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
-        self._began_stale = ""  # why the present trial does not find this process as a fresh one
         self._stop_seeding = imports.seed(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
         self.let_go()
         self.surroundings.reset()
-        self._began_stale = self._stale()
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -224,14 +222,13 @@ class Worker:
             regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
-        if not spoilt and self._alone and trial.begun:
+        if not spoilt and self._alone:
             spoilt = self._stale() or None
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
     def _stale(self) -> str:
         """Return what earlier trials have changed in this process for good; empty where that is nothing."""
-        settings = line_of_stale(self.surroundings.resisting)
-        return str(getattr(self._trainable, "stale", "")) or settings
+        return trials.stale() or line_of_stale(self.surroundings.resisting)
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -251,10 +248,13 @@ class Worker:
             checkpoints.release(self._job.folder, trial.number)
         except Exception as error:  # what a trainable's own `save` raises
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        end_trial = getattr(self._trainable, "end_trial", None)
-        raised = end_trial() if callable(end_trial) else ""
-        if raised:
+        if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        if self._alone:
+            trials.end()
+        else:
+            trials.rest()  # whoever is in this process may look at what the last trial has left
+        self._notices += trials.lines()
         self.surroundings.reset()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
@@ -455,8 +455,8 @@ class Worker:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = self._trainable.facts()
-        if self._began_stale:
-            numerics = {**facts.numerics, "differs": facts.numerics.get("differs", self._began_stale)}
+        if stale := self._stale():
+            numerics = {"differs": stale, **facts.numerics}
             facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})

@@ -261,7 +261,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
         if isinstance(trainable, FunctionTrainable):
-            trainable.end_trial()
+            trainable.end()
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
     first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)

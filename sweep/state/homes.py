@@ -78,9 +78,14 @@ def of_function(function: Any) -> list[Home]:
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
         if isinstance(one, types.ModuleType) and file and (name == module or _is_author_s(name, file)):
-            home = Home(name, one)
-            found += [home, *home.classes()]
+            found += of_module(one)
     return found
+
+
+def of_module(module: types.ModuleType) -> list[Home]:
+    """Return a module and the classes that are defined in it."""
+    home = Home(module.__name__, module)
+    return [home, *home.classes()]
 
 
 def _is_author_s(name: str, file: str) -> bool:

@@ -11,13 +11,12 @@ import types
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 
-from sweep.state import imports, settings, values
+from sweep.state import homes, imports, settings, trials, values
 from sweep.state.homes import Home
 from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, changed, moving, traces
 from trainables.state import modules
@@ -59,7 +58,7 @@ class Surroundings:
             homes = self._homes(author)
             for pristine, some in self._by_kind(homes):
                 pristine.take(some)
-                resisting.update(pristine.put_back(some, self.left(author)))
+                trials.resisting.update(pristine.put_back(some, self.left(author)))
             before = traces(homes)
 
             def heard(new: list[Home]) -> None:
@@ -130,7 +129,7 @@ def put_back_made() -> None:
     """Give the author's modules what they held before a model was made: so do all models begin alike."""
     while _made:
         pristine, homes, names = _made.pop()
-        resisting.update(pristine.put_back(homes, names))
+        trials.resisting.update(pristine.put_back(homes, names))
 
 
 @contextmanager
@@ -184,83 +183,48 @@ def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[N
 def _teller(author: object, heard: Callable[[list[Home]], None]) -> imports.Listener:
     def tell(module: types.ModuleType) -> None:
         if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
-            home = Home(module.__name__, module)
-            heard([home, *home.classes()])
+            heard(homes.of_module(module))
 
     return tell
 
 
-resisting: set[str] = set()
-"""The names in this process that some trial has changed and that could not be put back."""
-
-
 class Trials:
-    """What trials leave in the author's modules, and within what the trainable holds; put back when each ends.
+    """What trials leave in the author's modules, and within what the trainable holds; given back after each.
 
     ``own``: the attributes of the trainable that are not the author's.
     """
 
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
-        self._found = Pristine()
-        self._data: object = None  # for which this was found
-        self._names: frozenset[str] = frozenset()  # of the attributes that trials find
+        self._found = trials.Found()
 
     def begin(self, author: object, data: object, *, trains: bool) -> None:
         """Remember what a trial on these data finds, once they are loaded and before another method runs.
 
-        One that does not train is looked at in anybody's process, and nothing is put back after it.
+        One that does not train is looked at in anybody's process, and nothing is given back after it.
         """
-        end_trial()
-        if self._data is not data:
-            self._found, self._data = Pristine(), data
-            self._names = frozenset(vars(author)) - self._own
-        self._found.take(self._homes(author))
-        if not trains:
-            return
-        stop_hearing = imports.hear(_teller(author, self._found.take))
-        _going.append(_Going(self._found, lambda: self._homes(author), stop_hearing))
+        names = frozenset(vars(author)) - self._own
+
+        def places() -> list[Home]:
+            return [Home("self", author, only=names), *modules.of(author)]
+
+        def listener(found: Pristine) -> imports.Listener:
+            return _teller(author, found.take)
+
+        if trains:
+            self._found.begin(places, of=data, listener=listener, before_end=put_back_made)
+        else:
+            self._found.look(places, of=data)
 
     def objects(self) -> Iterator[tuple[str, object]]:
-        """Yield what a trial finds, with the name that it is kept under."""
+        """Yield all objects that a trial finds, each with the name that it is kept under."""
         return self._found.objects()
-
-    def _homes(self, author: object) -> list[Home]:
-        return [Home("self", author, only=self._names), *modules.of(author)]
-
-
-@dataclass
-class _Going:
-    """The trial of this process."""
-
-    found: Pristine
-    homes: Callable[[], list[Home]]
-    stop_hearing: Callable[[], None]
-    left: set[str] | None = None  # by the trial, where its training is over: all else that changes is somebody else's
-
-
-_going: list[_Going] = []  # one at most
-
-
-def rest() -> None:
-    """Note what the trial of this process has left, whose training is over; it may yet be saved, tested or exported."""
-    for trial in _going:
-        homes = trial.homes()
-        trial.left = trial.found.changed(homes)
-        trial.found.keep(homes, trial.left)
 
 
 def end_trial() -> None:
     """Let the author's modules be as the trial of this process has found them."""
+    trials.end()
     put_back_made()
-    while _going:
-        trial = _going.pop()
-        trial.stop_hearing()
-        homes, names = trial.homes(), trial.left
-        if names is None:
-            names = trial.found.changed(homes)
-            trial.found.keep(homes, names)
-        resisting.update(trial.found.put_back(homes, names))
 
 
 class Left:

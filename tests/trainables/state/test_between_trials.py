@@ -20,6 +20,7 @@ from sweep.backends import Job, Order
 from sweep.backends.worker import Worker
 from sweep.events import TrialEnded
 from sweep.space.objectives import Objective
+from trainables.state import pristine
 
 pytestmark = pytest.mark.keras
 
@@ -143,7 +144,7 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         trainable.begin(given)
         trainable.train(lambda epoch: False)
         trainable.save(folder)()
-        trainable.end_trial()
+        pristine.end_trial()
         other: Any = project._worker("Keeping")._loaded()
         other.begin(given)
         other.restore(folder)
@@ -151,7 +152,7 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         other.train(lambda epoch: True)
         found = dict(json.loads((project.folder / "looked.json").read_text()))
         facts = other.facts()
-        other.end_trial()
+        pristine.end_trial()
         if known:
             assert found["on_epoch_end"] == straight["on_epoch_end"][1]
             assert facts.reproducible
