@@ -9,6 +9,7 @@ import array
 import copy
 import functools
 import gc
+import itertools
 import pickle
 import random
 import sys
@@ -194,6 +195,11 @@ class Digester:
                 return Same(value), *map(self.digest, _inside(value))
             case property() | staticmethod() | classmethod() | functools.partial():
                 return Same(value), *map(self.digest, _inside(value))
+            case types.GeneratorType():
+                frame = value.gi_frame
+                return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
+            case itertools.count():
+                return Same(value), repr(value)
             case _ if isinstance(value, _CACHE):
                 return Same(value), *map(self.digest, _inside(value))
             case _ if isinstance(value, _CODE):
@@ -278,8 +284,13 @@ def _of_cell(cell: types.CellType) -> object:
 
 def _vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are no variables."""
-    found = []
-    for part in layer._flatten_layers():
+    found, queue, seen = [], [layer], set[int]()
+    while queue:
+        part = queue.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        queue += [*getattr(part, "layers", ()), *(one for one in vars(part).values() if is_layer(one))]
         try:
             vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
         except Exception:  # nothing was adapted yet
