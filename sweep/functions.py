@@ -325,6 +325,7 @@ def load_trainable(
     itself where no module has it. Raises TrainableError, or what its import raises.
     """
     make_importable(folders)
+    imports.take_for_own(trainable.partition(":")[0])
     with imports.seeded(seed):
         return trainable_maker(_named(trainable) if given is None else given, trainable)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,36 @@ def test_what_a_module_draws_when_it_is_imported_follows_the_sweeps_seed(worker_
     other.close()
     assert not end.facts.reproducible
     assert "was imported under seed 4 in this process" in end.facts.numerics["differs"]
+
+
+TENSORFLOW = """
+import keras, tensorflow as tf
+A, B = float(tf.random.normal(())), float(keras.random.normal((), seed=keras.random.SeedGenerator()))
+def train(hp, report):
+    report(a=A, b=B)
+"""
+
+
+@pytest.mark.keras
+def test_what_a_module_draws_by_tensorflow_when_it_is_imported_follows_the_sweeps_seed(
+    worker_of: Any, tmp_path: Path
+) -> None:
+    import tensorflow as tf
+
+    tf.random.set_seed(3)
+    expected = [float(tf.random.normal(())) for _ in range(2)]
+    tf.random.set_seed(3)
+    drawn = [float(tf.random.normal(()))]
+    found = [trial(worker_of(TENSORFLOW, seed=seed), 0)[0] for seed in (0, 1)]
+    assert all(found[0][name] != found[1][name] for name in "ab")
+    assert [*drawn, float(tf.random.normal(()))] == expected  # others go on as if nothing had been drawn
+    code = (
+        "from sweep.functions import load_trainable; load_trainable('some_function:train', ['.'], seed=0);"
+        "import some_function; print(some_function.A, some_function.B)"
+    )
+    command = [sys.executable, "-c", code]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert [float(word) for word in told.split()] == [found[0]["a"], found[0]["b"]]
 
 
 def test_what_a_module_takes_from_the_machine_is_told_with_its_line(worker_of: Any) -> None:

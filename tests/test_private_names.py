@@ -40,7 +40,7 @@ def _rows() -> list[Row]:
 ROWS = _rows()
 OF_STATE = {f"sweep/{file}": names for file, names in uses(ROOT / "sweep" / "state", PRIVATE).items()}
 FOUND = uses(ROOT / "trainables", PRIVATE) | OF_STATE
-SECTIONS = ("Keras", "TensorFlow", "Python and NumPy")
+SECTIONS = ("Keras", "TensorFlow", "Python and NumPy, and what is asked where TensorFlow was imported")
 TESTS = Counter(
     node.name
     for path in (ROOT / "tests").rglob("test_*.py")

@@ -77,7 +77,8 @@ def of_function(function: Any) -> list[Home]:
         found += [home, *home.classes()]
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
-        if isinstance(one, types.ModuleType) and file and (name == module or _is_author_s(name, file)):
+        is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
+        if isinstance(one, types.ModuleType) and file and (is_own or _is_author_s(name, file)):
             found += of_module(one)
     return found
 

@@ -23,6 +23,7 @@ from sweep.state import settings
 from sweep.state.draws import entropy_taken
 
 _OURS = ("trainables", "sweep")
+_CONTEXT = "tensorflow.python.eager.context"
 Listener = Callable[[types.ModuleType], None]
 
 
@@ -32,11 +33,12 @@ class _Finder:
     def __init__(self) -> None:
         self.users = 0
         self.seed: int | None = None  # under which modules are imported; None: as they are
+        self.tops: set[str] = set()  # packages of trainables, which are the author's though they may be installed
         self.listeners: list[Listener] = []
         self.kept: weakref.WeakSet[settings.Kept] = weakref.WeakSet()  # that take over what libraries set
         self.drawn: dict[str, int] = {}  # by module that has drawn: the seed
         self.of_the_machine: dict[str, str] = {}  # by module: its line
-        self._seeds: list[int] = []  # of the modules whose code is running
+        self._running: list[tuple[int, list[Callable[[], None]]]] = []  # modules: their seeds, and what is put back
         self._installed = 0  # libraries that are being imported within one another
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
@@ -52,7 +54,8 @@ class _Finder:
 
     def _wrap(self, spec: Any) -> None:
         run = spec.loader.exec_module
-        is_own = is_author_s(spec.origin) and spec.name.partition(".")[0] not in _OURS
+        top = spec.name.partition(".")[0]
+        is_own = top not in _OURS and (top in self.tops or is_author_s(spec.origin))
 
         def exec_module(module: types.ModuleType) -> None:
             with self._seeded(spec.name) if is_own else self._untouched():
@@ -74,20 +77,19 @@ class _Finder:
         random.seed(seed)
         np.random.seed(seed)
         begun = random.getstate(), _numpy_state()
-        self._seeds.append(seed)
-        seed_libraries(seed)
+        self._running.append((seed, [_seed_tensorflow(seed), _seed_torch(seed)]))
         try:
             with entropy_taken(seed) as entropy:
                 yield
         finally:
-            self._seeds.pop()
+            for put_back in self._running.pop()[1]:
+                put_back()
             if entropy.line:
                 self.of_the_machine[name] = entropy.line
             if entropy.seeds or entropy.line or begun != (random.getstate(), _numpy_state()):
                 self.drawn[name] = self.seed
             random.setstate(before[0])
             np.random.set_state(before[1])
-            seed_libraries(self._seeds[-1] if self._seeds else None)
 
     @contextmanager
     def _untouched(self) -> Iterator[None]:
@@ -105,12 +107,13 @@ class _Finder:
             np.random.set_state(before[1])
             for kept in list(self.kept):
                 kept.imported(were)
-            if self._seeds and not there:
-                seed_libraries(self._seeds[-1])
+            if self._running and not there:
+                seed, put_back = self._running[-1]
+                put_back.append(_seed_tensorflow(seed))
 
 
 def _has_tensorflow() -> bool:
-    return hasattr(sys.modules.get("tensorflow"), "random")
+    return hasattr(sys.modules.get(_CONTEXT), "context")
 
 
 def _numpy_state() -> bytes:
@@ -118,14 +121,32 @@ def _numpy_state() -> bytes:
     return bytes(state["state"]["key"].tobytes()) + str(state["state"]["pos"]).encode()
 
 
-def seed_libraries(seed: int | None) -> None:
-    """Seed the generators of TensorFlow and torch, where they were imported; None: TensorFlow's as before."""
-    if _has_tensorflow():
-        tensorflow: Any = sys.modules["tensorflow"]
-        tensorflow.random.set_seed(seed)
+def _seed_tensorflow(seed: int) -> Callable[[], None]:
+    """Seed TensorFlow where it has been imported; return what lets it go on as before.
+
+    `tf.random.set_seed` could do the former alone: nothing public tells which seed there was.
+    """
+    if not _has_tensorflow():
+        return lambda: None
+    module: Any = sys.modules[_CONTEXT]
+    eager = module.context()
+    kept = eager._seed, getattr(eager, "_rng", None)
+
+    def put_back() -> None:
+        eager._seed, eager._rng = kept
+
+    eager._seed, eager._rng = seed, random.Random(seed)
+    return put_back
+
+
+def _seed_torch(seed: int) -> Callable[[], None]:
+    """Seed torch where it has been imported; return what lets it go on as before."""
     torch: Any = sys.modules.get("torch")
-    if seed is not None and hasattr(torch, "manual_seed"):
-        torch.manual_seed(seed)
+    if not hasattr(torch, "manual_seed"):
+        return lambda: None
+    kept = torch.get_rng_state()
+    torch.manual_seed(seed)
+    return lambda: torch.set_rng_state(kept)
 
 
 _finder = _Finder()
@@ -169,6 +190,11 @@ def seed(number: int) -> Callable[[], None]:
         _leave()
 
     return stop
+
+
+def take_for_own(module: str) -> None:
+    """Take the package of a module for the author's, wherever it lies."""
+    _finder.tops.add(module.partition(".")[0])
 
 
 @contextmanager

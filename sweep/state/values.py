@@ -302,9 +302,9 @@ def _vocabularies(layer: Any) -> tuple[int, ...]:
 class Snapshot:
     """The content of a value, and of all that it holds, as it is now.
 
-    Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together; ``too_large``
-    says that there were more. What `functools.cache` holds can only be forgotten: ``has_cache``. ``variables``: whether
-    those of TensorFlow and Keras are content too.
+    Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together, and so many
+    objects are looked at; ``too_large`` says that there were more. What `functools.cache` holds can only be forgotten:
+    ``has_cache``. ``variables``: whether those of TensorFlow and Keras are content too.
     """
 
     def __init__(self, value: object, *, variables: bool = True) -> None:
@@ -318,6 +318,9 @@ class Snapshot:
             one = queue.pop()
             if id(one) in self._seen or type(one) in _PLAIN:
                 continue
+            if len(self._seen) >= _MOST:
+                self.too_large = True
+                break
             self._seen[id(one)] = one
             queue += [part for part in self._take(one) if type(part) not in _PLAIN]
 
@@ -418,8 +421,12 @@ def _is_same(present: Iterable[object], parts: Iterable[object]) -> bool:
 
 
 def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None:
-    present = dict(value.items())
-    if not (_is_same(present, items) and _is_same(present.values(), items.values())):
+    for name in [name for name in value if name not in items]:
+        del value[name]
+    for name, one in items.items():
+        if name not in value or value[name] is not one:
+            value[name] = one
+    if not _is_same(value, items):  # in another order
         value.clear()
         value.update(items)
 
