@@ -79,7 +79,7 @@ def _is_author_file(file: str, search_path: tuple[str, ...]) -> bool:
         return False
     if any(file.startswith(place) for places in _trainable_packages.values() for place in places):
         return True
-    return not (_is_installed(file, search_path) or is_own_file(file))
+    return not (_is_installed(file, search_path) or _is_of_foundation(path, search_path) or is_own_file(file))
 
 
 @functools.cache
@@ -104,6 +104,11 @@ def package_of(file: str) -> str:
         if entry is not None:
             return candidate.relative_to(entry).parts[0].removesuffix(".py")
     return path.name
+
+
+def _is_of_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
+    entry = _search_path_entry(path, search_path)
+    return entry is not None and path.relative_to(entry).parts[:1] in [(name,) for name in FOUNDATIONS]
 
 
 def _lies_installed(path: Path, search_path: tuple[str, ...]) -> bool:

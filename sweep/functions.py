@@ -29,6 +29,9 @@ from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Tr
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
+from sweep.state import homes, imports
+from sweep.state.pristine import Pristine, moving
+from sweep.state.trials import Found
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
@@ -158,6 +161,7 @@ class FunctionTrainable:
         self._epoch = 0
         self._started: float | None = None
         self._train_s = 0.0
+        self._found = Found()  # under names of the author's
 
     @property
     def depends_on(self) -> object:
@@ -177,6 +181,9 @@ class FunctionTrainable:
     def begin(self, assignment: Assignment) -> None:
         """Forget the trial before; the function is called by the first `train`."""
         self.end()
+        self._found.begin(
+            lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
+        )
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
         self._started, self._train_s = None, 0.0
 
@@ -234,6 +241,7 @@ class FunctionTrainable:
         gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
         data = getattr(self._function, "data", None)
+        differs = moving.described() or (imports.differs(self._assignment.data_seed) if self._assignment else "")
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
@@ -241,6 +249,8 @@ class FunctionTrainable:
             node=socket.gethostname(),
             devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",
             train_s=self._train_s,
+            numerics={"differs": differs} if differs else {},
+            reproducible=not differs,
         )
 
     def _start(self) -> Reporter:
@@ -266,6 +276,10 @@ class FunctionTrainable:
 
         threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
+
+
+def _listener(found: Pristine) -> imports.Listener:
+    return lambda module: found.take(homes.of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
@@ -308,15 +322,20 @@ TRAINABLE_METHODS = ("begin", "train", "save", "restore", "facts")
 RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
-def load_trainable(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:
+def load_trainable(
+    trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
+) -> Callable[[], Trainable]:
     """Return what makes trainables: the class, or one around the function, with these folders importable.
 
-    ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
+    What modules draw when they are imported follows from ``seed``, the sweep's. ``given`` is the class or function
+    itself where no module has it. Raises TrainableError, or what its import raises.
     """
     make_importable(folders)
-    found = _named(trainable) if given is None else given
-    note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
-    return trainable_maker(found, trainable)
+    imports.take_for_own(trainable.partition(":")[0])
+    with imports.seeded(seed):
+        found = _named(trainable) if given is None else given
+        note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
+        return trainable_maker(found, trainable)
 
 
 def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:

@@ -18,6 +18,9 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from sweep.state import imports, trials
+from sweep.state.draws import entropy_taken
+from sweep.state.pristine import moving
 from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
@@ -32,14 +35,13 @@ from trainables.loop.program import Program, Wanted
 from trainables.loop.saving import Carried
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, check_eager, global_batch_size, highest_rate
-from trainables.numbers import seeds
 from trainables.numbers.live import Live
 from trainables.recipe import author_data, global_settings, phases, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, origins, owned, pristine, weights
+from trainables.state import attributes, checkpoint, initializers, origins, owned, pristine, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """The attributes of an author's object that are not its author's."""
@@ -64,6 +66,8 @@ class Session(Joining):
         self._author = author
         self._programs = Programs()
         self._data = AuthorData(OWN)
+        self._trials = pristine.Trials(OWN)
+        self._left: pristine.Left | None = None  # by hooks and callbacks of the present trial
         self._number: int | None = None  # the present trial's, where its own things are made, and not a program
         self.example_read = self.targets_read = False
         """Whether the making of the present program has read `Author.example` and `Author.some_targets`."""
@@ -98,9 +102,13 @@ class Session(Joining):
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
-        self._trial, self._author.memory, self._number = None, {}, None
+        with imports.seeded(assignment.data_seed):
+            self._begin(assignment)
+
+    def _begin(self, assignment: Assignment) -> None:
+        self._trial, self._author.memory, self._number, self._left = None, {}, None, None
         owned.undo(self._author)
-        pristine.put_back_made()
+        pristine.end_trial()
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -111,6 +119,7 @@ class Session(Joining):
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):
             train, validation = self._data.splits(self._author, hp, placement, assignment)
+        self._trials.begin(self._author, self._data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
@@ -131,6 +140,7 @@ class Session(Joining):
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             self._number = None
+            initializers.follow_the_trial(self._trials.objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
         stopwatch.lap("build")
@@ -166,6 +176,10 @@ class Session(Joining):
             callbacks=callbacks,
         )
         trial.prepare()
+        if trial.hooks or callbacks:
+            self._left = self._left or pristine.Left(self._author)
+            self._left.enter_phase()
+            trial.left = self._left
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
         callbacks.watch(self._author, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
@@ -184,6 +198,13 @@ class Session(Joining):
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        try:
+            self._train(report)
+        finally:
+            if self.trial.finished:
+                trials.rest()
+
+    def _train(self, report: Report) -> None:
         trial = self.trial
         while not trial.finished:
             if trial.phase_is_over:
@@ -215,6 +236,7 @@ class Session(Joining):
         """Return where and how the present trial runs."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
+        differs = differs or trial.lost or imports.differs(trial.assignment.data_seed) or moving.described()
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -313,8 +335,10 @@ class Session(Joining):
     def _plain(self) -> plain_model.Plain:
         """Make the present trial's model once more, of the author's methods alone."""
         author, trial, live = self._author, self.trial, self._author.live
-        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade():
+        seeded = imports.seeded(trial.assignment.data_seed)
+        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade(), seeded:
             try:
+                initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)
                 with pristine.making(author):
                     plain = plain_model.rebuilt(author, trial)
                 return plain_model.of_raw_inputs(author, trial, plain, self._data)
@@ -349,7 +373,7 @@ class Session(Joining):
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording(record, seeds_on_host=not (fit or served))
-        with pristine.making(self._author) as left, recording, seeds.entropy_taken(seed) as entropy:
+        with pristine.making(self._author) as left, recording, entropy_taken(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)

@@ -28,6 +28,8 @@ from sweep.events import ERRORED, Inputs, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
 from sweep.read_recorder import recorder
+from sweep.state import imports, trials
+from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 from sweep.text import guess, printable
@@ -96,7 +98,7 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._node = node or Node()
+        self._node, self._alone = node or Node(), node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # trials
@@ -112,6 +114,7 @@ class Worker:
             )
         self._unread = UnreadParameters(job.unsure)
         self._changed_modules: tuple[str, ...] = ()
+        self._stop_seeding = imports.seed(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -128,6 +131,7 @@ class Worker:
         """Let go of the last trial, and of the driver."""
         self.let_go()
         self._hearing()
+        self._stop_seeding()
 
     def let_go(self) -> None:
         """Let go of the trial, which the driver has ended."""
@@ -226,7 +230,13 @@ class Worker:
             regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
+        if not spoilt and self._alone:
+            spoilt = self._stale() or None
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+
+    def _stale(self) -> str:
+        """Return what earlier trials have changed in this process for good; empty where that is nothing."""
+        return trials.stale() or line_of_stale(self.surroundings.resisting)
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -270,6 +280,11 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        if self._alone:
+            trials.end()
+        else:
+            trials.rest()  # whoever is in this process may look at what the last trial has left
+        self._notices += trials.lines()
         self.surroundings.reset()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
@@ -474,6 +489,9 @@ class Worker:
         facts = structs.replace(
             self._trainable.facts(), inputs=self._inputs(), other_code=inputs.changed_modules(self._job)
         )
+        if stale := self._stale():
+            numerics = {"differs": stale, **facts.numerics}
+            facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
@@ -494,10 +512,13 @@ class Worker:
             profile=profile,
         )
 
+    def _import(self) -> Callable[[], Trainable]:
+        job = self._job
+        return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
+
     def _loaded(self) -> Trainable:
         if self._trainable is None:
-            job = self._job
-            self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
+            self._trainable = (self._make or self._import())()
             self.surroundings.imported()
         return self._trainable
 

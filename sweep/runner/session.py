@@ -207,6 +207,7 @@ class Session:
             given=self.training.given,
             working_folder=self.training.working_folder,
             code=self.training.source.module_digests(),
+            data_seed=spec.data_seed,
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:

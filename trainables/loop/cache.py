@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.state.pristine import Traces
 from trainables.devices import nvml
 from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
-from trainables.state.attributes import Traces
 from trainables.state.pristine import Made
 
 LEAST = 1 / 256

@@ -30,6 +30,7 @@ from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
 from trainables.recipe.schedules import Plateau, Reduction
 from trainables.state import checkpoint
+from trainables.state.pristine import Left
 
 
 class Setting(NamedTuple):
@@ -75,11 +76,13 @@ class Trial:
     gauges: Gauges
     hooks: Hooks
     callbacks: Callbacks
+    left: Left | None = None  # by hooks and callbacks, in the author's modules
     span: Span = field(default_factory=Span)  # the phase that it is in
     compile_s: float = 0.0
     rate_scale: float = 1.0
     rate_set: float | None = None  # by a hook or a callback, in place of the schedule
     frozen: list[bool] | None = None  # which layers are trainable, where a hook or a callback has said so
+    lost: str = ""  # what of it a checkpoint did not have
     stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
@@ -313,12 +316,15 @@ class Trial:
             **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
+            **({"left": self.left.state()} if self.left is not None else {}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
+        if self.left is not None and self.assignment.trains and "left" in about:
+            self.lost = self.left.restore(about["left"])
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
@@ -334,7 +340,7 @@ class Trial:
 
     def go_on_from(self, before: Trial) -> None:
         """Be the next phase of the same trial."""
-        self.epoch, self.train_s = before.epoch, before.train_s
+        self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
         self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
 

@@ -19,12 +19,3 @@ def of_the_author(*, quoted: bool = False) -> str:
             return f"{Path(file).name}:{line}" + (f", {linecache.getline(file, line).strip()!r:.100}" if quoted else "")
         frame = frame.f_back
     return "an unknown line"
-
-
-def of_the_caller() -> str:
-    """The author's line that asked Python's `random` or `secrets`; nothing where a library did, to name a file."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).name in ("random.py", "secrets.py", "seeds.py"):
-        frame = frame.f_back
-    file = frame.f_code.co_filename
-    return f"{Path(file).name}:{frame.f_lineno}" if is_author_file(file) else ""
