@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -365,8 +365,8 @@ class Worker:
         epoch = structs.replace(
             epoch,
             trial=trial.number,
-            metrics={name: float(value) for name, value in epoch.metrics.items()},
-            measures={name: float(value) for name, value in epoch.measures.items()} | self._cost(trial, epoch),
+            metrics=_as_floats(epoch.metrics),
+            measures=_as_floats(epoch.measures) | self._cost(trial, epoch),
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
@@ -466,6 +466,17 @@ class Worker:
             self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
             self.surroundings.imported()
         return self._trainable
+
+
+def _as_floats(values: Mapping[str, float]) -> dict[str, float]:
+    """Return numbers of whatever type as floats; raise ValueError that names the one which is too large."""
+    floats = {}
+    for name, value in values.items():
+        try:
+            floats[name] = float(value)
+        except OverflowError as error:
+            raise ValueError(f"{name} is too large for a float, expected a number up to 1.8e308") from error
+    return floats
 
 
 class UnreadParameters:
