@@ -22,7 +22,7 @@ INFEASIBLE = 1e100
 class Objective:
     """A metric, the direction in which it is better, and what a trial without a final value counts as.
 
-    ``constraints`` over metrics say which trials count at all, ``others`` are the names of the sweep's other objectives.
+    ``constraints`` over metrics say which trials count at all, ``others`` are its other objectives.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Objective:
         return value if value is not None and math.isfinite(value) else None
 
     def diverged(self, epoch: EpochReported) -> str:
-        """Return why a trial has diverged with this epoch: its loss or an objective is not finite; empty if it has not."""
+        """Return why a trial has diverged with this epoch: its loss or an objective is not finite; empty if not."""
         for name in ("loss", self.name, *self.others):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
