@@ -47,6 +47,16 @@ def trial_epochs(params: Params, epochs: int) -> int:
     return given
 
 
+NULL_PARAMS = "null_params"
+"""The column of tables with the parameters that are null: in a parameter's own column, null also means absent."""
+
+
+def names_of_nulls(params: Params) -> str | None:
+    """Return the parameters whose value is null, as the column `NULL_PARAMS` has them; None where there are none."""
+    names = [name for name, value in params.items() if value is None]
+    return json.dumps(names, ensure_ascii=False) if names else None
+
+
 class Status(StrEnum):
     """State of a trial: ``running``, then exactly one of the others."""
 

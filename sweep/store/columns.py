@@ -11,7 +11,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value, names_of_nulls
 from sweep.prices import COST
 from sweep.store.ledger import TrialState
 from sweep.store.sweep_info import Objectives, maximizes
@@ -111,6 +111,7 @@ class TrialRows:
         self.flags = {name: Numbers("q") for name in TRIAL_FLAGS}
         self.floats = {name: Numbers("d") for name in TRIAL_FLOATS}
         self.params: dict[str, Objects[Value]] = {}
+        self.null_params: Objects[str] = Objects()  # JSON lists of names
         self.last: dict[str, Numbers] = {}
         self.best: dict[str, Numbers] = {}
         self.tested: dict[str, Numbers] = {}
@@ -145,6 +146,7 @@ class TrialRows:
         self._heard.set(row, event.time - self.pauses_s)
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
+        self.null_params.set(row, names_of_nulls(event.params))
 
     def report(self, trial: TrialState, event: EpochReported) -> int:
         """Take in an epoch, and return the trial's row."""

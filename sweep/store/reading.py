@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
-from sweep.events import decode, natural
+from sweep.events import NULL_PARAMS, decode, natural
 from sweep.store import Follower, log, storing
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
 from sweep.store.folder import ResultsFolder
@@ -38,7 +38,7 @@ def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     with ExitStack() as stack:
         # Each is opened once: a running sweep puts new ones in their place.
         files = _opened(folder, stack)
-        history = _written(files)
+        history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
             return _stored(files, folder, history, metrics)
@@ -74,13 +74,21 @@ def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
         return []
 
 
-def _written(files: Sequence[pq.ParquetFile]) -> History | None:
-    """Return what both files say of the log that they were made of; None if they do not agree, or are not ours."""
+def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
+    """Return what both files say of the log that they were made of.
+
+    Return None if they do not agree, are not ours, or an earlier version has left out what the log can tell.
+    """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
-        return History(**json.loads(trials)) if trials == metrics else None
+        history = History(**json.loads(trials)) if trials == metrics else None
     except (KeyError, TypeError, ValueError):
         return None
+    if history is None or history.names_nulls or not folder.log.exists():
+        return history
+    names = [name for name in files[0].schema_arrow.names if name.startswith("param.")]
+    has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
+    return None if has_nulls else history
 
 
 def behind_bytes(history: History, path: Path) -> int | None:
@@ -248,7 +256,7 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 def _trial_group(name: str) -> int:
     """Return where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
-    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
+    prefixes = {"param.": 1, NULL_PARAMS: 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
     group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
     return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ADDED_UP else group
 
@@ -294,7 +302,7 @@ class TableWriter(Follower):
         self._written = -1
         with ExitStack() as stack:
             files = _opened(folder, stack)
-            history = _written(files)
+            history = _written(files, folder)
             if history is not None and history.version == VERSION and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: the log tells
                     found = _stored(files, folder, history, None), _going_on(folder, history)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
+from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, plain
 from sweep.store import ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.folder import ResultsFolder
@@ -44,6 +44,7 @@ class History:
     pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
     unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
     version: str | None = None  # of sweep, which may have made the columns otherwise
+    names_nulls: bool = False  # the tables have a column of the parameters that are null, if any trial has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,17 @@ class TableBuilder:
         active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
         trials = self._ledger.trials
         unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
-        times = (self._started, self._last, active_s, self._ended)
-        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished, version=VERSION)
+        return History(
+            log_bytes=self._log_bytes,
+            started=self._started,
+            last=self._last,
+            active_s=active_s,
+            ended=self._ended,
+            pauses=tuple(self._pauses),
+            unfinished=unfinished,
+            version=VERSION,
+            names_nulls=True,
+        )
 
     def tables(self) -> Tables:
         """Return both tables."""
@@ -153,6 +163,7 @@ class TableBuilder:
             "status": texts["status"],
             "status_reason": texts["status_reason"],
             **{name: column for name, (column, _) in params.items()},
+            **({NULL_PARAMS: _texts(rows.null_params, count)} if any(rows.null_params.filled(count)) else {}),
             **last,
             **best,
             **tested,
