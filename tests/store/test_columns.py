@@ -110,6 +110,12 @@ def test_a_parameter_that_a_trial_has_not_is_null():
     ]
 
 
+def test_parameters_whose_value_is_null_are_named_and_absent_ones_are_not():
+    rows = told([started(0, {"m": None, "ß": None, "a": 1}), started(1, {"m": 0.5}), started(2, {"a": None})])
+    assert [row["null_params"] for row in rows] == ['["m", "ß"]', None, '["a"]']
+    assert "null_params" not in told([started(0, {"m": 0.5}), started(1, {})])[0]
+
+
 def test_best_follows_the_goal_then_the_name_and_else_there_is_none():
     values = {"val_accuracy": 1.0, "f1_score": 1.0, "val_loss": 1.0, "score": 1.0, "acc_loss": 1.0, "cost": 1.0}
     more = dict.fromkeys(values, 2.0)
