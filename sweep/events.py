@@ -39,6 +39,17 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def as_floats(values: Mapping[str, float]) -> dict[str, float]:
+    """Return numbers of whatever type as floats; raise ValueError that names the one which is too large."""
+    floats = {}
+    for name, value in values.items():
+        try:
+            floats[name] = float(value)
+        except OverflowError as error:
+            raise ValueError(f"{name} is too large for a float, expected a number up to 1.8e308") from error
+    return floats
+
+
 def trial_epochs(params: Params, epochs: int) -> int:
     """Return the epochs that a trial trains: its parameter of that name, in place of the sweep's ``epochs``."""
     given = params.get("epochs", epochs)

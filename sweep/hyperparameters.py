@@ -198,14 +198,6 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def _is_alike(choice: Any, value: Value) -> bool:
-    """Return whether a choice in code is a value of a sweep file: true is not 1, and a tuple is written as a list."""
-    choice = _plain(choice)
-    if isinstance(choice, list | tuple) and isinstance(value, list):
-        return len(choice) == len(value) and all(map(_is_alike, choice, value))
-    return isinstance(choice, bool) is isinstance(value, bool) and bool(choice == value)
-
-
 def _listed(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
@@ -397,10 +389,7 @@ class Hyperparameters(Declaring):
         Raises KeyError for an absent parameter without default.
         """
         value = self[name] if default is Mark.ABSENT else self.get(name, default)
-        if not any(_is_alike(choice, value) for choice in choices):
-            are_texts = all(isinstance(choice, str) for choice in choices)
-            listed = ", ".join(map(str if are_texts else repr, map(_plain, choices)))
-            raise ValueError(f"parameter {name!r} is {value!r}, expected one of {listed}")
+        table.check_choice(name, value, [_plain(choice) for choice in choices])
         return value
 
     def live(

@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -24,7 +24,7 @@ from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Params, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
 from sweep.store.object_store import ObjectStore
@@ -365,8 +365,8 @@ class Worker:
         epoch = structs.replace(
             epoch,
             trial=trial.number,
-            metrics=_as_floats(epoch.metrics),
-            measures=_as_floats(epoch.measures) | self._cost(trial, epoch),
+            metrics=as_floats(epoch.metrics),
+            measures=as_floats(epoch.measures) | self._cost(trial, epoch),
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
@@ -466,17 +466,6 @@ class Worker:
             self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
             self.surroundings.imported()
         return self._trainable
-
-
-def _as_floats(values: Mapping[str, float]) -> dict[str, float]:
-    """Return numbers of whatever type as floats; raise ValueError that names the one which is too large."""
-    floats = {}
-    for name, value in values.items():
-        try:
-            floats[name] = float(value)
-        except OverflowError as error:
-            raise ValueError(f"{name} is too large for a float, expected a number up to 1.8e308") from error
-    return floats
 
 
 class UnreadParameters:

@@ -44,7 +44,9 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 
     spec, text = specs.load_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
-        reopened = resuming.reopen(results, spec.name)
+        reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
+        for line in changed:
+            click.echo(printable(line), err=True)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
         go_on(here, how)
         return

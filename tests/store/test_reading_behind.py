@@ -200,6 +200,6 @@ def _stored(sweep: ResultsFolder) -> Tables:
     """What is in the files."""
     with reading.ExitStack() as stack:
         files = reading._opened(sweep, stack)
-        history = reading._written(files, folder)
+        history = reading._written(files, sweep)
         assert history is not None
         return reading._stored(files, sweep, history, None)
