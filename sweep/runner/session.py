@@ -18,7 +18,7 @@ from sweep import analysis, backends, runner
 from sweep.analysis import ranking, verdict
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
-from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
+from sweep.errors import Interrupted, StoppedAtOnce, StoreError, SweepError
 from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
@@ -91,7 +91,7 @@ def run(
             folder = ResultsFolder.create(results, spec.name, text, info)
         try:
             return Session(training, folder, options, view, ending, before).run()
-        except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
+        except (SweepError, OSError, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
                 with ending.making:
                     folder.remove()
