@@ -122,7 +122,7 @@ class TrialStarted(Record, frozen=True, kw_only=True):
     seed: int
     repeat: int
     time: float  # seconds since 1970, UTC, as everywhere here
-    driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
+    driven_s: float | None = None  # seconds of this session by the driver's own clock, which never jumps
     fold: int | None = None  # of a cross-validation, from 0
     role: Role = Role.SEARCH
     parent: int | None = None  # the trial that it is a copy of, with other parameters
@@ -149,6 +149,7 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
 
     started: float | None = None  # seconds since 1970: when training code first ran for it
+    lived_s: float | None = None  # since then, by its worker's own clock; after an interruption, since it went on
     node: str | None = None
     devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"; of several workers those of each: "cpu:0;cpu:0"
     strategy: str | None = None

@@ -44,6 +44,7 @@ class _Trial:
     saver: Saver
     accumulate: int = 1
     begun: bool = False
+    since: float = 0.0  # when its training code first ran here, by this process's own clock
     done: int = 0
     paused: bool = False
     moves: bool = False  # it goes on in another worker
@@ -331,8 +332,9 @@ class Worker:
         while True:
             with checkpoints.disk_faults():
                 path = next(kept, None)
+            trainable, trial.since = self._loaded(), time.monotonic()
             if path is None:
-                self._loaded().begin(self._assignment(trial))
+                trainable.begin(self._assignment(trial))
                 break
             try:
                 manifest = checkpoints.verify(path)
@@ -340,9 +342,9 @@ class Worker:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
-            self._loaded().begin(self._assignment(trial))
+            trainable.begin(self._assignment(trial))
             try:
-                done = self._loaded().restore(path)
+                done = trainable.restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
             except OtherData:  # nor would those of its epochs that are logged be of this trial
@@ -439,7 +441,7 @@ class Worker:
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:
             return Facts()
-        facts = self._trainable.facts()
+        facts = structs.replace(self._trainable.facts(), lived_s=time.monotonic() - trial.since)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:

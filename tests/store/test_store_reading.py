@@ -55,7 +55,7 @@ def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log
     folder = written(tmp_path, "first", story)
     stored = read(folder)
     trials = stored.trials.drop_columns(["null_params"])
-    tables.write(folder, replace(stored, trials=trials, history=replace(stored.history, names_nulls=False)))
+    tables.write(folder, replace(stored, trials=trials, history=replace(stored.history, layout=0)))
     assert read(folder).trials["null_params"].to_pylist() == ['["a"]', None]
     folder.log.unlink()
     assert read(folder).trials.num_rows == 2  # only the files are left
