@@ -13,7 +13,7 @@ from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 from placed import without_place
 
 import sweep
-from sweep.errors import TrainableError
+from sweep.errors import InputError, StoreError, TrainableError
 from sweep.events import EpochReported, Event, ModelTested, SessionEnded, SessionStarted, TrialEnded
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -43,6 +43,21 @@ def test_every_event_has_the_time_of_a_clock_that_does_not_jump(project: Path, m
     trials = sweep.load(folder.path).trials
     assert ((trials["duration_s"] >= 0) & (trials["duration_s"] < 60)).all()
     assert ((trials["overhead_s"] >= 0) & (trials["overhead_s"] < 60)).all()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), StoreError("a disk"), InputError.one("a", "b")]
+)
+def test_where_nothing_was_trained_the_name_stays_free(
+    project: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def backend(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sweep.runner.connecting.backend", backend)
+    with pytest.raises(type(error)):
+        run(project)
+    assert list((project / "results").iterdir()) == []
 
 
 def test_failed_and_diverged_trials_are_what_they_are(project: Path) -> None:

@@ -24,7 +24,7 @@ from ray.tune.experiment import Trial
 from ray.util.placement_group import placement_group_table
 
 from sweep.backends import Job
-from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
+from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices, cpus, parts
@@ -249,7 +249,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
     over = threading.Event()
     dashboard.protect_token()
     with (
-        local_ray.usable_folder(say),
+        ray_folder.usable(say),
         local_ray.own_machine(say),
         local_ray.hastened(say, start.meanwhile) as end_starting,
         local_ray.patient(say),
