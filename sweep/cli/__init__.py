@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from typing import Any, NoReturn
 
 import click
 
@@ -49,6 +50,22 @@ class _Commands(click.Group):
                 lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; one whose mistakes cannot even be written to standard error only has its exit code."""
+        try:
+            return super().main(*args, **extra)
+        except OSError:
+            if os.environ.get(WHOLE):
+                raise
+            sys.exit(WRONG_INPUT)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which for ``--help`` also prints."""
+        try:
+            return super().make_context(*args, **extra)
+        except OSError as error:
+            _end_by(error)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -66,12 +83,7 @@ class _Commands(click.Group):
             _complain("interrupted")
             sys.exit(interruption.CODE)
         except OSError as error:
-            if isinstance(error, BrokenPipeError) and output.failed_by(error):
-                sys.exit(0)  # whoever reads has had enough
-            if os.environ.get(WHOLE):
-                raise
-            _complain(f"error: {printable(_said_by_system(error))}")
-            sys.exit(WRONG_INPUT)
+            _end_by(error)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,6 +99,16 @@ def _complain(text: str) -> None:
     """Write a line to standard error, if that can be written."""
     with suppress(OSError):
         click.echo(text, err=True)
+
+
+def _end_by(error: OSError) -> NoReturn:
+    """Leave by an error of the operating system that no command has translated, with a line instead of a traceback."""
+    if isinstance(error, BrokenPipeError) and output.failed_by(error):
+        sys.exit(0)  # whoever reads has had enough
+    if os.environ.get(WHOLE):
+        raise error
+    _complain(f"error: {printable(_said_by_system(error))}")
+    sys.exit(WRONG_INPUT)
 
 
 def _said_by_system(error: OSError) -> str:
