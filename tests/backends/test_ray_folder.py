@@ -81,7 +81,7 @@ def test_where_there_is_no_other_folder_it_says_what_to_do(monkeypatch: pytest.M
 def test_a_sweep_runs_without_a_home_and_with_a_long_temporary_folder(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text("def train(hp, report):\n    report(val_loss=hp.lr)\n")
     (tmp_path / "t.yaml").write_text(
-        "trainable: t:train\nmethod: grid\nmetric: {name: val_loss}\nparameters: {lr: {values: [0.1, 0.2]}}\nepochs: 1\n"
+        "trainable: t:train\nmethod: grid\nmetric: {name: val_loss}\nparameters: {lr: {values: [1, 2]}}\nepochs: 1\n"
     )
     environ = {name: value for name, value in os.environ.items() if name not in ("RAY_AUTH_TOKEN", "RAY_ADDRESS")}
     ran = subprocess.run(
@@ -93,4 +93,4 @@ def test_a_sweep_runs_without_a_home_and_with_a_long_temporary_folder(tmp_path: 
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert "Ray keeps its files in /tmp/ray, for TMPDIR" in ran.stdout
-    assert "The best was lr=0.1" in ran.stdout
+    assert "The best was lr=1 (trial 0)" in ran.stdout

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from counting import Counting
+from msgspec import structs
 from placed import without_place
 
 from sweep.backends import Job, Node, Order, Progress, checkpoints
@@ -374,7 +375,11 @@ def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
 def test_data_that_is_known_spares_the_training(job: Job) -> None:
     worker = Worker(job)
     worker.take(order(known_data="f00d"))
-    assert worker.step() == Progress(facts=Counting.facts(Counting()), data_known=True)
+    spared = worker.step()
+    assert spared == Progress(facts=spared.facts, data_known=True)
+    assert structs.replace(spared.facts, lived_s=None) == Counting.facts(Counting())
+    assert spared.facts.lived_s is not None
+    assert 0 <= spared.facts.lived_s < 60
     worker.take(order(known_data="other"))
     progress = worker.step()
     assert (numbers(progress.epochs), progress.data_known) == ([1, 2, 3, 4, 5, 6], False)
