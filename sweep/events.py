@@ -39,12 +39,33 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def as_floats(values: Mapping[str, float]) -> dict[str, float]:
+    """Return numbers of whatever type as floats; raise ValueError that names the one which is too large."""
+    floats = {}
+    for name, value in values.items():
+        try:
+            floats[name] = float(value)
+        except OverflowError as error:
+            raise ValueError(f"{name} is too large for a float, expected a number up to 1.8e308") from error
+    return floats
+
+
 def trial_epochs(params: Params, epochs: int) -> int:
     """Return the epochs that a trial trains: its parameter of that name, in place of the sweep's ``epochs``."""
     given = params.get("epochs", epochs)
     if not isinstance(given, int):
         raise TypeError(f"epochs must be a whole number, got {given!r}")
     return given
+
+
+NULL_PARAMS = "null_params"
+"""The column of tables with the parameters that are null: in a parameter's own column, null also means absent."""
+
+
+def names_of_nulls(params: Params) -> str | None:
+    """Return the parameters whose value is null, as the column `NULL_PARAMS` has them; None where there are none."""
+    names = [name for name, value in params.items() if value is None]
+    return json.dumps(names, ensure_ascii=False) if names else None
 
 
 class Status(StrEnum):
@@ -101,7 +122,7 @@ class TrialStarted(Record, frozen=True, kw_only=True):
     seed: int
     repeat: int
     time: float  # seconds since 1970, UTC, as everywhere here
-    driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
+    driven_s: float | None = None  # seconds of this session by the driver's own clock, which never jumps
     fold: int | None = None  # of a cross-validation, from 0
     role: Role = Role.SEARCH
     parent: int | None = None  # the trial that it is a copy of, with other parameters
@@ -140,6 +161,7 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
 
     started: float | None = None  # seconds since 1970: when training code first ran for it
+    lived_s: float | None = None  # since then, by its worker's own clock; after an interruption, since it went on
     node: str | None = None
     devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"; of several workers those of each: "cpu:0;cpu:0"
     strategy: str | None = None

@@ -307,6 +307,8 @@ def _number(name: object, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
         raise TypeError(f"report(): {name} is {shortened(repr(value), 200)}, expected a number") from None
+    except OverflowError:  # a whole number; its digits may be more than Python prints
+        raise ValueError(f"report(): {name} is too large for a float, expected a number up to 1.8e308") from None
 
 
 def _seed(seed: int) -> None:

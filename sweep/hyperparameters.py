@@ -383,11 +383,13 @@ class Hyperparameters(Declaring):
         """Return the parameter as true or false; raise TypeError if it is neither."""
         return _flag(name, self._given(name, default))
 
-    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """Return the parameter as one of these texts; raise ValueError for another."""
-        value = self._given(name, default)
-        if value not in choices or not isinstance(value, str):
-            raise ValueError(f"parameter {name!r} is {value!r}, expected one of {', '.join(choices)}")
+    def choice(self, name: str, choices: Sequence[Any], default: Any = Mark.ABSENT) -> Any:
+        """Return the parameter, which has to be one of these values; raise ValueError for another.
+
+        Raises KeyError for an absent parameter without default.
+        """
+        value = self[name] if default is Mark.ABSENT else self.get(name, default)
+        table.check_choice(name, value, [_plain(choice) for choice in choices])
         return value
 
     def live(

@@ -7,7 +7,7 @@ a trainable of another kind that reads a parameter of the same name is not bound
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -193,3 +193,18 @@ def check(name: str, value: Value, of: Bounds | None = None) -> None:
     of = of or bounds(name)
     if not of.takes(value):
         raise ValueError(f"{name} is {value!r}, expected {expected(of)}")
+
+
+def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
+    """Raise ValueError for a parameter that is none of these values."""
+    if not any(_is_alike(choice, value) for choice in choices):
+        are_texts = all(isinstance(choice, str) for choice in choices)
+        listed = ", ".join(map(str if are_texts else repr, choices))
+        raise ValueError(f"parameter {name!r} is {value!r}, expected one of {listed}")
+
+
+def _is_alike(choice: object, value: Value) -> bool:
+    """Return whether a choice in code is a value of a sweep file: true is not 1, and a tuple is written as a list."""
+    if isinstance(choice, list | tuple) and isinstance(value, list):
+        return len(choice) == len(value) and all(map(_is_alike, choice, value))
+    return isinstance(choice, bool) is isinstance(value, bool) and bool(choice == value)

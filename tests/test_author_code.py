@@ -144,3 +144,9 @@ def test_a_script_is_the_author_s_by_its_relative_name(tmp_path: Path, monkeypat
 )
 def test_a_file_s_package_is_named(file: str, expected: str) -> None:
     assert package_of(file) == expected
+
+
+def test_a_checkout_of_keras_is_not_the_author_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _write(tmp_path / "keras/src/layers.py")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert not is_author_file(str(file))

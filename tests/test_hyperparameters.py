@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,60 @@ def test_reading() -> None:
 def test_mistakes(read, error, message) -> None:
     with pytest.raises(error, match=message):
         read(Hyperparameters(HP))
+
+
+@pytest.mark.parametrize(
+    ("value", "choices"),
+    [
+        (True, [True, False]),
+        (False, [True, False]),
+        (16, [8, 16]),
+        (0.5, (0.25, 0.5)),
+        (8, [8.0, 16.0]),
+        (None, [None, "layer", "batch"]),
+        ("layer", [None, "layer", "batch"]),
+        (1, ["1", 1, True]),
+        (True, ["1", 1, True]),
+        ("1", ["1", 1, True]),
+        ([3, 3], [(3, 3), (5, 5)]),
+        ([], [[], [64]]),
+        ({"a": 1}, [{"a": 1}, {"a": 2}]),
+        (16, np.array([8, 16])),
+        (0.5, [np.float32(0.5)]),
+    ],
+)
+def test_a_choice_is_returned_as_it_is_whatever_its_type(value, choices) -> None:
+    found = Hyperparameters({"it": value}).choice("it", choices)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "choices", "message"),
+    [
+        (True, [0, 1], "parameter 'it' is True, expected one of 0, 1"),
+        (1, [True, False], "parameter 'it' is 1, expected one of True, False"),
+        ("8", [8, 16], "parameter 'it' is '8', expected one of 8, 16"),
+        (8, ["8", None], "parameter 'it' is 8, expected one of '8', None"),
+        (None, ["layer", "batch"], "parameter 'it' is None, expected one of layer, batch"),
+        ([3, 1], [(3, 3), 3], "parameter 'it' is [3, 1], expected one of (3, 3), 3"),
+        (4, np.array([8, 16]), "parameter 'it' is 4, expected one of 8, 16"),
+    ],
+)
+def test_a_value_that_is_no_choice_is_refused(value, choices, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Hyperparameters({"it": value}).choice("it", choices)
+
+
+def test_an_absent_choice_is_its_default() -> None:
+    hp = Hyperparameters({})
+    assert hp.choice("norm", [None, "layer"], None) is None
+    assert hp.choice("norm", [None, "layer"], "layer") == "layer"
+    assert hp.choice("half", [True, False], default=False) is False
+    with pytest.raises(KeyError, match="no parameter 'half'"):
+        hp.choice("half", [True, False])
+    with pytest.raises(ValueError, match="is 4, expected one of 8, 16"):
+        hp.choice("units", [8, 16], 4)
 
 
 def test_a_record_holds_what_was_read_and_how() -> None:

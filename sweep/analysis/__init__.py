@@ -8,6 +8,7 @@ The outline is what is known of a sweep before its first event, as far as it tak
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
-from sweep.events import EpochReported, Params, Role, Status, Value, trial_epochs
+from sweep.events import NULL_PARAMS, EpochReported, Params, Role, Status, Value, trial_epochs
 from sweep.prices import COST
 from sweep.space import early_terminate
 from sweep.space.early_terminate import EarlyTermination, NoTermination
@@ -168,9 +169,13 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
     columns["sweep"] = [name] * read_tables.trials.num_rows
+    nulls = reading.columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):  # columns that tables may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
-    below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
+    below = [
+        _mappings(columns, group, read_tables.trials.num_rows, nulls if prefix == "param." else None)
+        for prefix, group in groups.items()
+    ]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info, cost = folder.read_info(), reading.total(read_tables.trials, COST)
@@ -237,15 +242,23 @@ def _trial(row: Sequence[object]) -> Trial:
     return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
 
 
-def _mappings(columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int) -> Sequence[object]:
-    """For each row what it has of some columns, by the names without their prefix."""
-    short = [name.partition(".")[2] for name in names]
+def _mappings(
+    columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
+) -> Sequence[object]:
+    """Return for each row what it has of some columns, by the names without their prefix.
+
+    ``nulls`` are the names of those whose value is null, as the column `NULL_PARAMS` has them.
+    """
     if not names:
         return [{} for _ in range(count)]
-    return [
-        {name: value for name, value in zip(short, row, strict=True) if value is not None}
-        for row in zip(*(columns[name] for name in names), strict=True)
-    ]
+    short = [name.partition(".")[2] for name in names]
+    found = []
+    for row, names_of_nulls in zip(
+        zip(*(columns[name] for name in names), strict=True), nulls or [None] * count, strict=True
+    ):
+        null = frozenset(json.loads(str(names_of_nulls))) if names_of_nulls else frozenset[str]()
+        found.append({name: value for name, value in zip(short, row, strict=True) if value is not None or name in null})
+    return found
 
 
 def _words(objectives: Objectives) -> str:

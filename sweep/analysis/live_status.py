@@ -380,8 +380,10 @@ class Standing:
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
-        began = state.started if event.facts.started is None else event.facts.started
-        took_s = max(event.time - began, 0.0)
+        took_s = event.facts.lived_s
+        if took_s is None:
+            began = state.started if event.facts.started is None else event.facts.started
+            took_s = max(event.time - began, 0.0)
         ended = Ended(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from sweep import statistics
 from sweep.analysis import Sweep, Trial, confirmation, of_other_code, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
-from sweep.events import Role, Status, Value
+from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics import Compared, Verdict
@@ -353,6 +353,8 @@ def columns(ranking: Ranking) -> Columns:
     add("status", "completed", "epochs", "front")
     for name in dict.fromkeys(name for row in rows for name in row.params):
         found[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
+    if any(None in row.params.values() for row in rows):
+        found[NULL_PARAMS] = "text", [names_of_nulls(row.params) for row in rows]
     found["seeds"] = "integer", [len(row.scores[0].values) if row.scores else 0 for row in rows]
     for at, (metric, _) in enumerate(ranking.objectives):
         known = [row.scores[at] if row.scores else None for row in rows]

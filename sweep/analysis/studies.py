@@ -15,7 +15,7 @@ from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Val
 from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, Told, study
 from sweep.space import Space
-from sweep.space.domains import Domain, Tied, choices
+from sweep.space.domains import Domain, Tied
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
@@ -82,9 +82,8 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
     times = reading.columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
-        params = with_nulls(space, trial.params)
         yield Told(
-            params=params,
+            params=trial.params,
             status=Status(trial.status),
             reason=trial.status_reason,
             started=started.timestamp(),
@@ -92,7 +91,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
             metrics=trial.metrics,
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
-            notes=notes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, params),
+            notes=notes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
         )
 
 
@@ -101,17 +100,6 @@ def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int
     tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
     follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
     return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
-
-
-def with_nulls(space: Space | None, params: Params) -> Params:
-    """Parameters out of a table, where one that is null is absent, with those whose value is None."""
-    nullable = [] if space is None else [p for p in space.parameters if None in (choices(p.domain) or ())]
-    absent = [parameter for parameter in nullable if parameter.name not in params]
-    found = dict(params)
-    for parameter in absent:
-        if parameter.applies(found):
-            found[parameter.name] = None
-    return found
 
 
 def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:

@@ -24,7 +24,7 @@ from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Inputs, Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Inputs, Params, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
 from sweep.read_recorder import recorder
@@ -47,6 +47,7 @@ class _Trial:
     saver: Saver
     accumulate: int = 1
     begun: bool = False
+    since: float = 0.0  # when its training code first ran here, by this process's own clock
     done: int = 0
     paused: bool = False
     moves: bool = False  # it goes on in another worker
@@ -377,8 +378,9 @@ class Worker:
         while True:
             with checkpoints.disk_faults():
                 path = next(kept, None)
+            trainable, trial.since = self._loaded(), time.monotonic()
             if path is None:
-                self._loaded().begin(self._assignment(trial))
+                trainable.begin(self._assignment(trial))
                 break
             try:
                 manifest = checkpoints.verify(path)
@@ -386,9 +388,9 @@ class Worker:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
-            self._loaded().begin(self._assignment(trial))
+            trainable.begin(self._assignment(trial))
             try:
-                done = self._loaded().restore(path)
+                done = trainable.restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
             except OtherData:  # nor would those of its epochs that are logged be of this trial
@@ -412,8 +414,8 @@ class Worker:
         epoch = structs.replace(
             epoch,
             trial=trial.number,
-            metrics={name: float(value) for name, value in epoch.metrics.items()},
-            measures={name: float(value) for name, value in epoch.measures.items()} | self._cost(trial, epoch),
+            metrics=as_floats(epoch.metrics),
+            measures=as_floats(epoch.measures) | self._cost(trial, epoch),
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
@@ -487,7 +489,10 @@ class Worker:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = structs.replace(
-            self._trainable.facts(), inputs=self._inputs(), other_code=inputs.changed_modules(self._job)
+            self._trainable.facts(),
+            inputs=self._inputs(),
+            other_code=inputs.changed_modules(self._job),
+            lived_s=time.monotonic() - trial.since,
         )
         if stale := self._stale():
             numerics = {"differs": stale, **facts.numerics}

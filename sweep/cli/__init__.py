@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import click
 
-from sweep import interruption
+from sweep import interruption, output
 from sweep.cli import (
     doctor,
     examples,
@@ -20,7 +23,7 @@ from sweep.cli import (
     submitting,
     winner,
 )
-from sweep.errors import InputError, Interrupted, SweepError
+from sweep.errors import WHOLE, InputError, Interrupted, SweepError
 from sweep.store.sweep_info import VERSION
 from sweep.text import printable
 
@@ -47,22 +50,40 @@ class _Commands(click.Group):
                 lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; one whose mistakes cannot even be written to standard error only has its exit code."""
+        try:
+            return super().main(*args, **extra)
+        except OSError:
+            if os.environ.get(WHOLE):
+                raise
+            sys.exit(WRONG_INPUT)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which for ``--help`` also prints."""
+        try:
+            return super().make_context(*args, **extra)
+        except OSError as error:
+            _end_by(error)
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except InputError as error:
             for problem in error.problems:
-                click.echo(f"error: {printable(str(problem))}", err=True)
+                _complain(f"error: {printable(str(problem))}")
             sys.exit(WRONG_INPUT)
         except Interrupted as error:
-            click.echo(str(error), err=True)
+            _complain(str(error))
             sys.exit(interruption.CODE)
         except SweepError as error:
-            click.echo(f"error: {printable(str(error))}", err=True)
+            _complain(f"error: {printable(str(error))}")
             sys.exit(WRONG_INPUT)
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+            _complain("interrupted")
             sys.exit(interruption.CODE)
+        except OSError as error:
+            _end_by(error)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -72,6 +93,30 @@ class _Commands(click.Group):
         if found[0] not in TRAINING:
             interruption.end()
         return found
+
+
+def _complain(text: str) -> None:
+    """Write a line to standard error, if that can be written."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _end_by(error: OSError) -> NoReturn:
+    """Leave by an error of the operating system that no command has translated, with a line instead of a traceback."""
+    if isinstance(error, BrokenPipeError) and output.failed_by(error):
+        sys.exit(0)  # whoever reads has had enough
+    if os.environ.get(WHOLE):
+        raise error
+    _complain(f"error: {printable(_said_by_system(error))}")
+    sys.exit(WRONG_INPUT)
+
+
+def _said_by_system(error: OSError) -> str:
+    """Return the file of an error of the operating system that no command has translated, and what is wrong with it."""
+    files = [os.fsdecode(file) for file in (error.filename, error.filename2) if isinstance(file, str | bytes)]
+    if output.failed_by(error):
+        files = ["standard output"]
+    return ": ".join([" and ".join(files), error.strerror or str(error) or type(error).__name__]).removeprefix(": ")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -105,9 +105,12 @@ def examine(given: Round) -> Iterator[Finding]:
 
 def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     from sweep import doctor as checks
+    from sweep.backends.ray_tune import ray_folder
     from sweep.doctor import host_checks
 
     if given.address is None:
+        folder, name = ray_folder.chosen(given.environ)
+        yield from host_checks.ray_folder(f"{name} {folder}".strip(), ray_folder.fault_of(folder))
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
     answer = checks.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)

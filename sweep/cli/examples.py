@@ -36,12 +36,12 @@ class Example:
     @property
     def about(self) -> tuple[str, str]:
         """The question that the sweep asks and what it costs: the file's first two lines."""
-        question, cost = self.file.read_text().splitlines()[:2]
+        question, cost = self.file.read_text(encoding="utf-8").splitlines()[:2]
         return question.removeprefix("# "), cost.removeprefix("# ")
 
     @property
     def text(self) -> str:
-        return SCHEMA_LINE.sub("", self.file.read_text())
+        return SCHEMA_LINE.sub("", self.file.read_text(encoding="utf-8"))
 
     @property
     def beside(self) -> Path | None:
@@ -62,7 +62,7 @@ class Example:
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
         return {
             f"{name}.yaml": text.replace(f"{self.source.stem}.py", f"{name}.py"),
-            f"{name}.py": self.source.read_text(),
+            f"{name}.py": self.source.read_text(encoding="utf-8"),
         }
 
 
@@ -83,15 +83,19 @@ def example(name: str) -> Example:
 
 
 def write(contents: Mapping[str, str], folder: Path) -> None:
-    """Write files into a folder; write none if one of them exists."""
+    """Write files into a folder; write none if one of them exists. Raises `InputError` where they cannot be written."""
     taken = [name for name in contents if (folder / name).exists()]
     if taken:
         raise InputError.one(
             ", ".join(taken), f"already in {folder.absolute()}", "give another name or --to another folder"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in contents.items():
-        (folder / name).write_text(text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in contents.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "write to another folder with --to DIR"
+        raise InputError.one(str(error.filename or folder), str(error.strerror), hint) from error
     click.echo(f"wrote    {', '.join(str(folder / name) for name in contents)}")
 
 
@@ -167,5 +171,5 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
         click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
         return
     start = example(name)
-    more = {} if start.beside is None else {start.beside.name: start.beside.read_text()}
+    more = {} if start.beside is None else {start.beside.name: start.beside.read_text(encoding="utf-8")}
     _conclude({f"{name}.yaml": start.text, **more}, name, to)

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from sweep import interruption
+from sweep import interruption, output
 from sweep.cli import options, submitting
+from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweep.analysis import Sweep
     from sweep.runner import Options, Outcome, View
     from sweep.runner.resuming import Reopened
     from sweep.runner.session import MakeView
@@ -44,7 +46,9 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 
     spec, text = specs.load_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
-        reopened = resuming.reopen(results, spec.name)
+        reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
+        for line in changed:
+            click.echo(printable(line), err=True)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
         go_on(here, how)
         return
@@ -112,14 +116,38 @@ def viewer(spec: Spec, how: Options) -> MakeView:
 
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
-    """Show the result and leave with the exit code of the contract."""
+    """Show the result and leave with the exit code of the contract, also where nobody reads the result."""
     from sweep import analysis
+
+    sweep = analysis.read(outcome.folder)
+    try:
+        show_result(outcome, sweep, quiet=quiet)
+        sys.stdout.flush()
+    except OSError as error:
+        if not output.failed_by(error):
+            raise
+    folder = outcome.folder
+    if outcome.fault:
+        click.echo(f"error: {printable(outcome.fault)}", err=True)
+    if outcome.interrupted:
+        click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
+        sys.exit(interruption.CODE)
+    if not outcome.completed:
+        why = printable(analysis.first_failure(sweep))
+        click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
+        click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
+        sys.exit(1)
+    if failure := output.failure():
+        raise InputError.one("standard output", str(failure.strerror), f"the results are in {folder.place}")
+
+
+def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
+    """Print the ranking, where the results are, and the answer."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
-    sweep = analysis.read(folder)
     ranked = ranking.rank([sweep])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
@@ -133,16 +161,6 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         lines += answered(ranked, verdict.sentence(ranked))
     if not quiet:
         click.echo("\n" + printable("\n".join(lines)))
-    if outcome.fault:
-        click.echo(f"error: {printable(outcome.fault)}", err=True)
-    if outcome.interrupted:
-        click.echo(f"interrupted; go on with: {folder.to_resume}", err=True)
-        sys.exit(interruption.CODE)
-    if not outcome.completed:
-        why = printable(analysis.first_failure(sweep))
-        click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
-        click.echo(f"try failed trials again with: {folder.to_resume} --retry-failed", err=True)
-        sys.exit(1)
 
 
 @click.command()

@@ -168,6 +168,13 @@ def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterato
         yield Finding("ray", Level.OK, f"the cluster at {address} has {share}")
 
 
+def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
+    """Report where a Ray of the sweep's own cannot keep its files, and why."""
+    if fault:
+        todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"
+        yield Finding("ray", Level.WARNING, f"{folder} {fault}", todo)
+
+
 def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
     """Check whether a trial can have workers on several nodes, and what its sums would take."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"

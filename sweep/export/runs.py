@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.analysis import Sweep, Trial, of_tables, studies
+from sweep.analysis import Sweep, Trial, of_tables
 from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
 from sweep.events import Params
@@ -85,7 +85,6 @@ class Exported:
 
     def runs(self) -> Iterator[Run]:
         """Yield all trials by number; made one after the other, for there may be many."""
-        space = studies.space_of(self.sweep.folder)
         read = self.tables
         times = reading.columns(read.trials, ("started_at", "ended_at"))
         facts = reading.columns(read.trials, _FACTS)
@@ -93,7 +92,7 @@ class Exported:
         for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
             yield Run(
                 trial,
-                studies.with_nulls(space, trial.params),
+                trial.params,
                 started.timestamp(),
                 None if ended is None else ended.timestamp(),
                 {name: column[row] for name, column in facts.items() if column[row] is not None},

@@ -21,13 +21,30 @@ STYLES: Mapping[str, str] = {
 }
 
 
+class _Console(Console):
+    """A console of which whoever prints hears that nobody reads on; by itself it ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error that is being handled."""
+        raise
+
+
 def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool = True) -> Console:
     """Return a console that takes texts as they are: no markup, no emoji, colour only where the terminal has it.
 
     ``draws=False``: it writes lines alone, as into a file, whatever the terminal can do.
     """
     terminal = None if draws else False
-    return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
+    return _Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
+
+
+def has_blocks(encoding: str) -> bool:
+    """Return whether an encoding has the characters that bars are drawn with."""
+    try:
+        "▁█".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def document(*values: object) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sweep import prices
 from sweep.events import Params, Value
+from sweep.render import has_blocks
 from sweep.render.tables import Grid, configurations_grid, grid_of, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
@@ -71,7 +72,7 @@ def _said(curve: Curve) -> list[str]:
     return [f"  ^ falls fastest {falls}", f"  x diverges {rises}"]
 
 
-_BARS = " ▁▂▃▄▅▆▇█"
+_BARS = {False: " ▁▂▃▄▅▆▇█", True: " .:-=+*%@"}  # for a terminal that has ASCII alone
 _MANY_RUNGS = 8
 
 
@@ -163,7 +164,9 @@ def show_plan(plan: Plan, target: Console) -> None:
     show(configurations_grid(plan.sample), target)
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
-        for line in _histogram_lines(plan.histograms, counts=plan.spec.method == "grid"):
+        for line in _histogram_lines(
+            plan.histograms, counts=plan.spec.method == "grid", ascii_only=not has_blocks(target.encoding)
+        ):
             target.print(line, soft_wrap=True)
 
 
@@ -389,17 +392,17 @@ def _held_out(one: Detectable) -> str:
     return text + ("" if more is None else f"; about {more:,} examples would match what the seeds can detect")
 
 
-def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool) -> Iterator[str]:
+def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        text = _shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins)
+        text = _shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins, ascii_only=ascii_only)
         share = "" if one.present == one.of else f", in {100 * one.present / one.of:.0f} % of them"
         yield f"{one.name}{' ' * (width - cell_len(one.name))}  {text}{share}"
 
 
-def _bars(bins: tuple[Bin, ...]) -> str:
-    most = max(bin.count for bin in bins)
-    bars = "".join(_BARS[-(-bin.count * (len(_BARS) - 1) // most)] for bin in bins)
+def _bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
+    most, heights = max(bin.count for bin in bins), _BARS[ascii_only]
+    bars = "".join(heights[-(-bin.count * (len(heights) - 1) // most)] for bin in bins)
     return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
 
 

@@ -83,8 +83,9 @@ def redirected(path: Path) -> Iterator[TextIO]:
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    terminal = os.fdopen(os.dup(kept), "w", buffering=1)
-    with path.open("a") as log, redirect_stderr(_to_file_descriptor_2()):
+    encoding = getattr(sys.stderr, "encoding", None)  # what it lacks is written as an escape, as Python does there
+    terminal = os.fdopen(os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace")
+    with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
         os.dup2(log.fileno(), 2)
         try:
             yield terminal

@@ -21,7 +21,6 @@ from sweep.events import (
     Event,
     ModelTested,
     Params,
-    SessionEnded,
     SessionStarted,
     Status,
     TrialEnded,
@@ -158,7 +157,6 @@ class Limits:
         return None
 
 
-STAMP_S = 10.0  # at most so much of a killed session's time is not in the log
 LOOK_S = 0.2  # between two looks at the clock
 _TIMES = 10  # as long as the longest wait for an epoch before
 _AFTER_S = 600.0  # and so much more: a checkpoint, a validation, a neighbour
@@ -186,7 +184,6 @@ class Timeouts:
         self._running: dict[int, _Running] = {}
         self._spent_s: dict[int, float] = {}  # by trials that were begun before and have not ended
         self._longest_first_s: float | None = None
-        self._stamped_s: float | None = None  # when the log was last told
 
     @property
     def session_s(self) -> float:
@@ -211,13 +208,12 @@ class Timeouts:
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Events for the log, which is told this session's time now and then: a resumed sweep's budget counts on."""
-        now, last = self.session_s, events[-1]
-        due = self._stamped_s is None or now - self._stamped_s >= STAMP_S or isinstance(last, SessionEnded)
-        if isinstance(last, SessionStarted | ModelTested) or not due:
-            return events
-        self._stamped_s = now
-        return [*events[:-1], structs.replace(last, driven_s=round(now, 3))]
+        """Return events for the log with this session's time, by which durations and a resumed budget are counted."""
+        now_s = round(self.session_s, 3)
+        return [
+            event if isinstance(event, SessionStarted | ModelTested) else structs.replace(event, driven_s=now_s)
+            for event in events
+        ]
 
     def recall(self, number: int, time_s: float) -> None:
         """An epoch of an earlier session took so long."""

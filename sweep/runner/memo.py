@@ -235,7 +235,7 @@ class Memo:
             for epoch in store_log.read_at(entry.log, entry.epochs)
             if isinstance(epoch, EpochReported)
         )
-        facts = structs.replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=None)
+        facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
         return Answer(source, epochs, facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:

@@ -1,19 +1,27 @@
-"""Finds a sweep again: its resolved sweep file, and how it was run."""
+"""Finds a sweep again, how it was run, and what of it may change when it goes on.
+
+`resume --set` and `run FILE --or-resume` make one comparison: of the resolved sweep file before and after.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeGuard
 
 from sweep.errors import Problem, StoreError, refuse
+from sweep.events import Value
 from sweep.spec import Spec, parse
+from sweep.spec.validation import flow
 from sweep.store.folder import ResultsFolder
+from sweep.text import shortened
 
 CHANGEABLE = (
     *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
-    "confirm",
+    *("confirm", "description"),
     *("checkpoint", "resources.max_concurrent", "resources.max_share"),
     *("resources.trial_hours", "resources.epoch_minutes"),
 )
@@ -30,6 +38,42 @@ class Reopened:
     working_folder: Path
     simulated_gpus: int | None
     memo: bool  # whether trials of earlier sweeps may answer its own, as `run` was told
+    file: Mapping[str, Value] | None = None  # the resolved file, where the sweep goes on with what it says now
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key of two resolved sweep files whose values are not the same; None for one that is not there."""
+
+    keys: tuple[str | int, ...]
+    before: Value
+    after: Value
+
+    @property
+    def path(self) -> str:
+        """The key as `--set` takes it."""
+        return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
+
+    @property
+    def is_changeable(self) -> bool:
+        """Whether a sweep that has begun can go on with it."""
+        return any(self.path == known or self.path.startswith(f"{known}.") for known in CHANGEABLE)
+
+
+def differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+    """Yield where two resolved sweep files differ: mappings by key, lists of as many mappings one by one."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from differences(before.get(key), after.get(key), (*keys, key))
+    elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
+        for at, pair in enumerate(zip(before, after, strict=True)):
+            yield from differences(*pair, (*keys, at))
+    elif json.dumps(before) != json.dumps(after):  # as text, for 1 trains otherwise than 1.0
+        yield Difference(keys, before, after)
+
+
+def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
@@ -40,13 +84,70 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
     """
     folder = ResultsFolder.open(results, sweep)
     info = folder.read_info()
-    _check(assignments)
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
+    spec = parse(info.spec_text, str(folder.info))
+    if assignments:
+        before = spec.to_json_dict()
+        spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
+        refuse(_problems(differences(before, spec.to_json_dict()), "--set "))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's code
     return Reopened(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
+
+
+def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[Reopened, list[str]]:
+    """Return the sweep of a file's name with what the file has changed, and a line for each change.
+
+    What was changed by ``resume --set`` stays, unless the file has another value than when the sweep began or it was
+    last gone on with by this way. Raises InputError that lists what the file has changed and cannot, else as `reopen`.
+    """
+    reopened = reopen(results, spec.name)
+    known, now = reopened.folder.read_info().file, spec.to_json_dict()
+    before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
+    before["name"] = now["name"]  # that of its folder, which may have been renamed
+    found = list(differences(before, now))
+    if simulated_gpus != reopened.simulated_gpus:
+        found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
+    refuse(_problems(found, f"{file}: "))
+    content = reopened.spec.to_json_dict()
+    for one in found:
+        first, *rest = one.keys
+        content[str(first)] = _with(content.get(str(first)), rest, one.after)
+    text = json.dumps(_without_nulls(content))
+    lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
+    return replace(reopened, spec=parse(text, str(file)), file=_without_nulls(now)), lines
+
+
+def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
+    """Return plain data with another value at a place."""
+    if not keys:
+        return value
+    first, *rest = keys
+    if isinstance(content, list):
+        return [_with(item, rest, value) if at == first else item for at, item in enumerate(content)]
+    there = content if isinstance(content, dict) else {}
+    return {**there, str(first): _with(there.get(str(first)), rest, value)}
+
+
+def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:
+    """Yield a problem for each difference that a sweep cannot go on with; the way out stands in the last."""
+    wrong = [one for one in found if not one.is_changeable]
+    for at, one in enumerate(wrong, start=1):
+        what = f"is {_shown(one.after)}, but the sweep began with {_shown(one.before)}"
+        hint = (
+            f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
+            "that stay the same are answered from this one"
+        )
+        yield Problem(f"{where}{one.path}", what, hint if at == len(wrong) else "")
+
+
+def _shown(value: Value) -> str:
+    return "not set" if value is None else shortened(flow(value), 100)
 
 
 def reopen_to_confirm(
@@ -60,11 +161,3 @@ def reopen_to_confirm(
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
     changes = [f"confirm.{key}={value}" for key, value in given.items() if value is not None]
     return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes])
-
-
-def _check(assignments: Sequence[str]) -> None:
-    keys = [assignment.partition("=")[0] for assignment in assignments]
-    wrong = [key for key in keys if not any(key == known or key.startswith(f"{known}.") for known in CHANGEABLE)]
-    what = f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone"
-    hint = "start a new sweep with `run`; trials that stay the same are answered from this one"
-    refuse(Problem(f"--set {key}", what, hint) for key in wrong)

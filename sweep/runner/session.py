@@ -18,8 +18,8 @@ from sweep import analysis, backends, runner
 from sweep.analysis import ranking, verdict
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
-from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
-from sweep.events import EpochReported, Event, TrialEnded
+from sweep.errors import Interrupted, StoppedAtOnce, StoreError, SweepError
+from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
 from sweep.runner.coordinator import Coordinator, Hooks
@@ -52,6 +52,7 @@ class Training:
     import_folders: Sequence[Path]  # where its modules are looked for
     working_folder: Path = field(default_factory=Path.cwd)  # in which trials begin
     given: object = None  # the trainable's class or function itself, where no module has it
+    file: Mapping[str, Value] | None = None  # as of `Reopened`
 
 
 def run(
@@ -90,7 +91,7 @@ def run(
             folder = ResultsFolder.create(results, spec.name, text, info)
         try:
             return Session(training, folder, options, view, ending, before).run()
-        except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
+        except (SweepError, OSError, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
                 with ending.making:
                     folder.remove()
@@ -110,6 +111,7 @@ def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, gi
         import_folders=sweep.import_folders,
         working_folder=sweep.working_folder,
         given=given,
+        file=sweep.file,
     )
     with ending.heeded(before):
         return Session(training, sweep.folder, options, view, ending, before).run()
@@ -163,7 +165,7 @@ class Session:
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:
-                note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
+                note_changes(folder, self.training, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
                         spec, source = self.spec, self.training.source
@@ -363,20 +365,19 @@ def describe_source(source: Source) -> dict[str, object]:
     }
 
 
-def note_changes(
-    folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], say: Callable[[str], None]
-) -> None:
+def note_changes(folder: ResultsFolder, training: Training, say: Callable[[str], None]) -> None:
     """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
     info = folder.read_info()
-    now = info.changed(spec=spec.to_json_dict(), source=describe_source(source))
+    now = info.changed(spec=training.spec.to_json_dict(), source=describe_source(training.source))
     if folder.log.exists():
-        now = now.changed(provenance=sweep_info.provenance(folders[0]))
+        now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
         now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
         if not info.is_mixed:
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    if (now.spec, now.source) != (info.spec, info.source):
-        folder.write_info(info.changed(spec=now.spec, source=now.source))
+    file = info.file if training.file is None else training.file
+    if (now.spec, now.source, file) != (info.spec, info.source, info.file):
+        folder.write_info(info.changed(spec=now.spec, source=now.source, file=file))
 
 
 def note_other_code(folder: ResultsFolder) -> None:

@@ -180,7 +180,7 @@ class Terms:
         for place, epoch in enumerate(epochs):
             for name, what in asked.items():
                 if name not in epoch.metrics:
-                    hint = guess(name, epoch.metrics)
+                    hint = self._backquotes(name, epoch) or guess(name, epoch.metrics)
                     reported = ", ".join(epoch.metrics) or "none"
                     told = (
                         f"in epoch {epoch.epoch} of trial {epoch.trial}, {self._spec.trainable} reports no metric "
@@ -188,6 +188,12 @@ class Terms:
                     )
                     return epochs[:place], structs.replace(trial.end(Status.FAILED, told, facts), error=told)
         return epochs, None
+
+    def _backquotes(self, name: str, epoch: EpochReported) -> str:
+        """Return that a metric such as ``val/loss`` is torn into calculations in a constraint; empty if none is."""
+        texts = [one.text for one in self._spec.constraints if name in one.names]
+        torn = [metric for metric in epoch.metrics if name in metric and any(metric in text for text in texts)]
+        return f"put a name such as {torn[0]} in backquotes: `{torn[0]}`" if torn else ""
 
 
 class AuxiliaryTrials:

@@ -1,7 +1,8 @@
 """Arithmetic and conditions over parameters, as in ``constraints:`` and tied values.
 
-The text is parsed into a whitelist of Python's syntax and evaluated by the walker below: nothing is
-compiled or executed, and every result is bounded, so that no expression can hang or eat memory.
+A name that is more than a word, such as ``val/loss``, stands in backquotes. The text is parsed into a whitelist of
+Python's syntax and evaluated by the walker below: nothing is compiled or executed, and every result is bounded, so
+that no expression can hang or eat memory.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -82,7 +84,7 @@ class Expression:
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
-        line = " ".join(text.splitlines())
+        line, quoted = _unquoted(" ".join(text.splitlines()))
         indent = len(line) - len(line.lstrip())
         try:
             with warnings.catch_warnings():
@@ -93,6 +95,8 @@ class Expression:
         except (ValueError, RecursionError, MemoryError):
             raise ExpressionError(text, 1, "cannot be read") from None
         for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = quoted.get(node.id, node.id)
             if isinstance(node, ast.expr):  # Python counts UTF-8 bytes, we count characters of the text
                 node.col_offset = len(line.lstrip().encode()[: node.col_offset].decode()) + indent
         return cls(text, frozenset(_names(text, tree, 1)), tree)
@@ -111,6 +115,22 @@ class Expression:
             return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
         except ExpressionError:
             return WITHOUT_RESULT
+
+
+_QUOTED = re.compile("`([^`]+)`")
+
+
+def _unquoted(line: str) -> tuple[str, dict[str, str]]:
+    """Return a line with a word of the same length for each name in backquotes, and the names by these words."""
+    letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)  # of Hangul: rare here
+    quoted: dict[str, str] = {}
+
+    def word(match: re.Match[str]) -> str:
+        found = next(letters) * len(match[0])
+        quoted[found] = match[1]
+        return found
+
+    return _QUOTED.sub(word, line), quoted
 
 
 def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:

@@ -22,13 +22,14 @@ INFEASIBLE = 1e100
 class Objective:
     """A metric, the direction in which it is better, and what a trial without a final value counts as.
 
-    ``constraints`` over metrics say which trials count at all.
+    ``constraints`` over metrics say which trials count at all, ``others`` are its other objectives.
     """
 
     name: str
     goal: Goal
     impute: Impute | None = None
     constraints: tuple[Expression, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def maximize(self) -> bool:
@@ -46,8 +47,8 @@ class Objective:
         return value if value is not None and math.isfinite(value) else None
 
     def diverged(self, epoch: EpochReported) -> str:
-        """Return why a trial has diverged with this epoch: its loss or objective is not finite; empty if it has not."""
-        for name in ("loss", self.name):
+        """Return why a trial has diverged with this epoch: its loss or an objective is not finite; empty if not."""
+        for name in ("loss", self.name, *self.others):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
                 return f"{name} is {value} in epoch {epoch.epoch}"

@@ -115,9 +115,11 @@ class _Resolution:
         if file.method == "grid":
             parameters.check_grid(entries, document)
         sweep_file.check_parameter_server(file, entries, document)
+        self.notes += parameters.notes(entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
-        read = configurations.read_constraints(texts, names, ("constraints",), document)
+        objectives = [metric.name for metric in metrics]
+        read = configurations.read_constraints(texts, names, objectives, ("constraints",), document)
         expressions = {text: one for text, one in read.items() if one.names <= set(names)}
         space = None
         if names and document.found == before:
@@ -429,7 +431,8 @@ class _Resolution:
         rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
         if document.found == before and "epochs" not in self.wrong:
-            sweep_file.check_acts(rule, epochs, ("early_terminate",), document)
+            named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
+            sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
         if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")

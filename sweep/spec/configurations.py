@@ -6,6 +6,7 @@ The baseline is the author's own configuration, which need not lie in the space 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -34,14 +35,22 @@ TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""
 
 
-def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document: Document) -> dict[str, Expression]:
+def read_constraints(
+    data: Value, names: Sequence[str], objectives: Sequence[str], path: KeyPath, document: Document
+) -> dict[str, Expression]:
     """Return the constraints by their text: over parameters, or else over metrics; note those that are neither.
 
-    Metrics are known to the trainable alone. What names a parameter as well, or nearly, is taken for a mistake.
+    Metrics are known to the trainable alone, but for the ``objectives``. What names a parameter as well, or nearly, is
+    taken for a mistake, and so is an objective such as ``val/loss`` that stands there as a calculation.
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
         if not isinstance(text, str) or not text:  # noted by the model
+            continue
+        torn = next((name for name in objectives if _is_torn(name, text)), None)
+        if torn is not None:
+            what = f"{torn!r} in {text!r} is read as a calculation"
+            document.mistake((*path, index), what, f"put the name in backquotes: `{torn}`")
             continue
         try:
             constraint = Expression.parse(text)
@@ -58,6 +67,15 @@ def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document:
             document.mistake((*path, index), f"{text!r} appears twice")
         constraints[text] = constraint
     return constraints
+
+
+def _is_torn(name: str, text: str) -> bool:
+    """Return whether a name that needs backquotes stands in an expression without them."""
+    bare = re.sub("`[^`]*`", "", text)
+    return (
+        not name.replace(".", "_").isidentifier()
+        and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", bare) is not None
+    )
 
 
 def note(error: ExpressionError, path: KeyPath, document: Document) -> None:

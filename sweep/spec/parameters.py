@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -16,7 +16,8 @@ from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
 from sweep.spec.validation import Document, KeyPath, flow, show, validate
-from sweep.text import did_you_mean
+from sweep.standard_hyperparameters import bounds, is_standard
+from sweep.text import did_you_mean, shortened
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
 NAME = rf"[A-Za-z_][A-Za-z0-9_-]*(\.{_LEVEL}+)*"
@@ -78,6 +79,43 @@ def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[E
     for entry in entries.values():
         _check_needs(entry, entries, circles, document)
     return list(entries.values())
+
+
+def notes(entries: Sequence[Entry], document: Document) -> Iterator[str]:
+    """Yield what is valid in the values of parameters, and perhaps not meant."""
+    for entry in entries:
+        listed = [path for path in document.values if path[:-1] == (*entry.path, "values")] or [(*entry.path, "value")]
+        marks = {path: document.values.get(path) for path in listed}
+        words = [document.otherwise[mark] for mark in marks.values() if mark in document.otherwise]
+        texts = [path for path in listed if isinstance(_at(document.data, path), str)]
+        # Among other texts, as in [off, low, high], such a word is one of them.
+        if words and all(marks[path] in document.otherwise for path in texts):
+            here = "texts" if texts else "decimal numbers"
+            said, other = ", ".join(word for word, _ in words), ", ".join(flow(value) for _, value in words)
+            place = document.place(listed[0][: len(entry.path) + 1])
+            yield (
+                f"{place}: {said}: {here} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
+                "or quotes for texts"
+            )
+        match entry.domain:
+            case Constant(value=[_, _, *_] as value) if not _takes_lists(entry.name):
+                what = f"one value, the list {shortened(flow(value), 60)}, in every trial"
+                yield f"{document.place((*entry.path, 'value'))}: {what}; did you mean values?"
+
+
+def _at(data: Value, path: KeyPath) -> Value:
+    """Return the value at a place of a document; None where there is none."""
+    for key in path:
+        if isinstance(data, dict) and isinstance(key, str):
+            data = data.get(key)
+        else:
+            data = data[key] if isinstance(data, list) and isinstance(key, int) and key < len(data) else None
+    return data
+
+
+def _takes_lists(name: str) -> bool:
+    """Return whether a list is what a standard hyperparameter of this name is."""
+    return is_standard(name) and bounds(name).takes([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:

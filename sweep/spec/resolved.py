@@ -57,7 +57,17 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics and their directions, the first one first."""
-        return tuple(Objective(one.name, one.goal, one.impute, self.constraints) for one in self.metrics)
+        names = [one.name for one in self.metrics]
+        return tuple(
+            Objective(
+                one.name,
+                one.goal,
+                one.impute,
+                self.constraints,
+                others=tuple(name for name in names if name != one.name),
+            )
+            for one in self.metrics
+        )
 
     @cached_property
     def trials(self) -> int | None:

@@ -61,18 +61,25 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
         return early_terminate.NoTermination()
 
 
-def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Document) -> None:
-    """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does."""
+def check_acts(
+    rule: EarlyTermination, epochs: int, path: KeyPath, document: Document, *, is_default: bool = False
+) -> None:
+    """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does.
+
+    ``is_default``: the file names no epochs.
+    """
+    why = ", the default, for the file names none" if is_default else ""
+    hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
     acting = early_terminate.brackets(rule, epochs)
     key = "max_iter" if isinstance(rule, early_terminate.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
         does = "pause" if isinstance(rule, early_terminate.PausingRule) else "stop"
-        what = f"can never {does} a trial of {counted(epochs, 'epoch')}"
-        document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
+        what = f"can never {does} a trial of {counted(epochs, 'epoch')}{why}"
+        document.mistake((*path, key), what, f"{hint}, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
-        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs"
-        document.mistake((*path, "brackets"), what)
+        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs{why}"
+        document.mistake((*path, "brackets"), what, hint if is_default else "")
 
 
 def rule_to_dict(rule: EarlyTermination) -> Value:

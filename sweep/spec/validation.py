@@ -51,6 +51,9 @@ class Document:
     mistakes: list[tuple[Mark, Problem]] = field(default_factory=list)
     found: int = 0  # mistakes so far, also those that are not told
     faulty: set[Mark] = field(default_factory=set)  # where the text itself is wrong
+    otherwise: dict[Mark, tuple[str, Value]] = field(
+        default_factory=dict
+    )  # words that YAML 1.1 reads otherwise, and how
 
     def where(self, mark: Mark) -> str:
         """Return a place as compilers print it."""

@@ -9,6 +9,7 @@ Changes come from outside of a file as well: Python values, ``--set a.b=1`` and 
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import os
@@ -74,6 +75,32 @@ def resolve(text: str, tag: str | None) -> Scalar:
         case None:
             return _text(text)
     raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
+
+
+_WORDS_1_1 = {"yes": True, "no": False, "on": True, "off": False}
+_INT_1_1 = re.compile(r"[-+]?[1-9][0-9]*(_[0-9_]*)+")
+_OCTAL_1_1 = re.compile(r"[-+]?0[0-7_]+")
+_SIXTIES_1_1 = re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+")
+_FLOAT_1_1 = re.compile(r"[-+]?[0-9][0-9]*(_[0-9_]*)?\.[0-9_]*([eE][-+][0-9]+)?")
+
+
+def resolve_1_1(text: str) -> Value:
+    """Return what YAML 1.1, which W&B reads, makes of a word that YAML 1.2 reads otherwise; None for any other."""
+    if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
+        return _WORDS_1_1[text.lower()]
+    if len(text) > 30:
+        return None
+    if _OCTAL_1_1.fullmatch(text):
+        return int(text.replace("_", ""), 8)
+    if "_" in text and _INT_1_1.fullmatch(text):
+        return int(text.replace("_", ""))
+    if _SIXTIES_1_1.fullmatch(text):
+        parts = [int(part) for part in text.lstrip("+-").replace("_", "").split(":")]
+        seconds = functools.reduce(lambda total, part: 60 * total + part, parts)
+        return -seconds if text[0] == "-" else seconds
+    if "_" in text and _FLOAT_1_1.fullmatch(text):
+        return float(text.replace("_", ""))
+    return None
 
 
 def _int(text: str) -> int:
@@ -276,10 +303,14 @@ class _Composer:
 
     def _scalar(self, event: ScalarEvent, tag: str | None, mark: Mark) -> Scalar:
         try:
-            return resolve(event.value, "str" if event.style and tag is None else tag)
+            value = resolve(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
             self.document.fault(mark, str(error))
             return str(event.value)
+        other = None if event.style or tag else resolve_1_1(event.value)
+        if other not in (None, value):
+            self.document.otherwise[mark] = event.value, other
+        return value
 
     def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
         """Return the tag of a node, if it is one of the core schema's for this kind of node."""

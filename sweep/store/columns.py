@@ -6,12 +6,23 @@ import math
 import sys
 from array import array
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
+from sweep.events import (
+    EpochReported,
+    Event,
+    ModelTested,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+    Value,
+    names_of_nulls,
+)
 from sweep.prices import COST
 from sweep.store.ledger import TrialState
 from sweep.store.sweep_info import Objectives, maximizes
@@ -99,6 +110,50 @@ def column_of_measure(name: str) -> str:
     return f"measure.{name}" if taken else name
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When an event was logged, in seconds of the sweep: those between its sessions do not count."""
+
+    by_driver_s: float | None  # by the drivers' own clocks, which never jump; None in logs of earlier versions
+    by_times_s: float  # by the times of events
+    session_s: float  # when its session began
+
+    def since(self, earlier: Moment) -> float:
+        """Return the seconds since another moment."""
+        if self.by_driver_s is not None and earlier.by_driver_s is not None:
+            return max(self.by_driver_s - earlier.by_driver_s, 0.0)
+        return max(self.by_times_s - earlier.by_times_s, 0.0)
+
+    def after(self, seconds: float) -> Moment:
+        """Return the moment so many seconds later."""
+        by_driver_s = None if self.by_driver_s is None else self.by_driver_s + seconds
+        return replace(self, by_driver_s=by_driver_s, by_times_s=self.by_times_s + seconds)
+
+
+class ActiveTime:
+    """The seconds of all sessions, by the driver's own clock; in logs of earlier versions by the clocks of events."""
+
+    def __init__(self, earlier_s: float = 0.0, session_s: float = 0.0, began: float | None = None) -> None:
+        self.earlier_s = earlier_s  # of the sessions before the present one
+        self.session_s = session_s
+        self.began = began  # when the present one did, by the clocks of events; None where its own clock is known
+
+    @property
+    def total_s(self) -> float:
+        return self.earlier_s + self.session_s
+
+    def observe(self, event: Event) -> None:
+        """Take in the next event."""
+        if isinstance(event, SessionStarted):
+            self.earlier_s, self.session_s, self.began = self.total_s, 0.0, event.time
+        elif not isinstance(event, ModelTested) and event.driven_s is not None:
+            self.session_s, self.began = max(self.session_s, event.driven_s), None
+        elif self.began is not None:
+            self.session_s = max(self.session_s, event.time - self.began)
+        elif not self.total_s:  # a log that does not begin with a session
+            self.began = event.time
+
+
 class TrialRows:
     """One row per trial, in the order in which they were started."""
 
@@ -111,6 +166,7 @@ class TrialRows:
         self.flags = {name: Numbers("q") for name in TRIAL_FLAGS}
         self.floats = {name: Numbers("d") for name in TRIAL_FLOATS}
         self.params: dict[str, Objects[Value]] = {}
+        self.null_params: Objects[str] = Objects()  # JSON lists of names
         self.last: dict[str, Numbers] = {}
         self.best: dict[str, Numbers] = {}
         self.tested: dict[str, Numbers] = {}
@@ -118,13 +174,15 @@ class TrialRows:
         self.numerics: dict[str, Objects[str]] = {}
         self.added_up: dict[str, Numbers] = {}  # over all epochs that were trained here
         self._trained = Numbers("d")  # sum of the epochs' time_s
-        self._heard = Numbers("d")  # when the trial was last heard of, without the time in which the sweep lay still
+        self._begun: Objects[Moment] = Objects()  # when the trial began
+        self._heard: Objects[Moment] = Objects()  # when it was last heard of
+        self._ends = Numbers("q")  # how often it was interrupted or ended
         self._others = Numbers("d")  # the others' part of the trial's group, as of its last epoch
         self._first_others = Numbers("d")  # the same of its first epoch
         self._others_s = Numbers("d")  # the seconds of its duration that belong to them
         self._timed = Numbers("d")  # the part of it in which examples were counted
-        self._paused = Numbers("d")  # `pauses_s` when the trial began
         self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
+        self.earlier_s = 0.0  # of all sessions before the present one
 
     def start(self, event: TrialStarted) -> None:
         """Add a trial's row."""
@@ -141,10 +199,12 @@ class TrialRows:
             self.integers["parent_epoch"].set(row, event.parent_epoch)
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
-        self._paused.set(row, self.pauses_s)
-        self._heard.set(row, event.time - self.pauses_s)
+        moment = self._moment(event)
+        self._begun.set(row, moment)
+        self._heard.set(row, moment)
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
+        self.null_params.set(row, names_of_nulls(event.params))
 
     def report(self, trial: TrialState, event: EpochReported) -> int:
         """Take in an epoch, and return the trial's row."""
@@ -152,7 +212,7 @@ class TrialRows:
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add(self._trained, row, event.time_s)
-            self._share(row, event.time, event.measures.get("together", 1.0), event.time_s)
+            self._share(row, self._moment(event), event.measures.get("together", 1.0), event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
                     _add(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
@@ -174,7 +234,8 @@ class TrialRows:
     def end(self, event: TrialEnded) -> None:
         """Take in an end or an interruption."""
         row = self.row[event.trial]
-        self._share(row, event.time)
+        moment = self._moment(event)
+        self._share(row, moment)
         self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
@@ -194,41 +255,50 @@ class TrialRows:
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
-        self._end_times(row, event)
+        self._end_times(row, event, moment)
 
     def test(self, trial: TrialState) -> None:
         """Take in what a trial came to on the test data."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
-    def _end_times(self, row: int, event: TrialEnded) -> None:
-        paused_s = self.pauses_s - (self._paused.get(row) or 0.0)
-        one_session = paused_s == 0
-        started = self.floats["started_at"]
-        if one_session and event.facts.started is not None:
-            before_s = event.facts.started - (started.get(row) or 0.0)
-            _add(self._others_s, row, -before_s * (self._first_others.get(row) or 0.0))
-            started.set(row, event.facts.started)
-        self.floats["ended_at"].set(row, event.time)
-        self.floats["duration_s"].set(row, event.time - (started.get(row) or 0.0) - paused_s)
-        # A worker knows only its own session; the log knows all epochs.
-        self.floats["train_s"].set(row, event.facts.train_s if one_session else None)
+    def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> Moment:
+        by_driver_s = None if event.driven_s is None else self.earlier_s + event.driven_s
+        return Moment(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
-    def _share(self, row: int, time: float, together: float | None = None, time_s: float = 0.0) -> None:
+    def _end_times(self, row: int, event: TrialEnded, moment: Moment) -> None:
+        begun, facts = self._begun.get(row) or moment, event.facts
+        is_first = not self._ends.get(row) and begun.session_s == moment.session_s
+        if is_first and facts.started is not None:
+            # A worker begins the trial after the driver has.
+            waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
+            if facts.lived_s is not None:
+                waited_s = moment.since(begun) - facts.lived_s
+            _add(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
+            self.floats["started_at"].set(row, facts.started)
+            begun = begun.after(waited_s)
+            self._begun.set(row, begun)
+        self._ends.set(row, int(self._ends.get(row) or 0) + 1)
+        self.floats["ended_at"].set(row, event.time)
+        self.floats["duration_s"].set(row, moment.since(begun))
+        # A worker knows only what it has trained since the trial was last interrupted; the log knows all epochs.
+        self.floats["train_s"].set(row, facts.train_s if is_first else None)
+
+    def _share(self, row: int, moment: Moment, together: float | None = None, time_s: float = 0.0) -> None:
         """Charge the others of a group with their part of the time since the trial was last heard of.
 
         An epoch says with how many it was trained; until the end they are as many as in the last one. Of a trial that
         had paused, the epoch alone was shared.
         """
         others = (self._others.get(row) or 0.0) if together is None else 1 - 1 / together
-        clock = time - self.pauses_s
-        since_s = clock - (self._heard.get(row) or 0.0)
+        heard = self._heard.get(row)
+        since_s = 0.0 if heard is None else moment.since(heard)
         if self.texts["status"].get(row) != Status.RUNNING:
             since_s = min(since_s, time_s * (together or 0.0))
-        _add(self._others_s, row, max(since_s, 0.0) * others)
+        _add(self._others_s, row, since_s * others)
         if self._first_others.get(row) is None:
             self._first_others.set(row, others)
         self._others.set(row, others)
-        self._heard.set(row, clock)
+        self._heard.set(row, moment)
 
     def _measure(self, row: int, name: str, value: float) -> None:
         last = self.last.setdefault(name, Numbers("d"))
@@ -251,7 +321,9 @@ class TrialRows:
     def overhead_s(self, row: int) -> float | None:
         """Return a trial's part of the seconds of its worker beside its epochs; None of one that has not ended."""
         duration_s = self.floats["duration_s"].get(row)
-        return None if duration_s is None else duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row)
+        if duration_s is None:
+            return None
+        return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
         """Mean over the time in which examples were counted."""

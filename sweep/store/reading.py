@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
-from sweep.events import decode, natural
+from sweep.events import NULL_PARAMS, decode, natural
 from sweep.store import Follower, log, storing
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import VERSION
-from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
+from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
 
 
 def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
@@ -38,11 +38,11 @@ def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     with ExitStack() as stack:
         # Each is opened once: a running sweep puts new ones in their place.
         files = _opened(folder, stack)
-        history = _written(files)
+        history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
             return _stored(files, folder, history, metrics)
-        if history is not None and behind and history.version == VERSION:
+        if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
             needed = metrics and ("trial", *metrics)
             found = caught_up(folder, _stored(files, folder, history, needed), needed)
             if found is not None:
@@ -74,13 +74,21 @@ def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
         return []
 
 
-def _written(files: Sequence[pq.ParquetFile]) -> History | None:
-    """Return what both files say of the log that they were made of; None if they do not agree, or are not ours."""
+def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
+    """Return what both files say of the log that they were made of.
+
+    Return None if they do not agree, are not ours, or an earlier version has left out what the log can tell.
+    """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
-        return History(**json.loads(trials)) if trials == metrics else None
+        history = History(**json.loads(trials)) if trials == metrics else None
     except (KeyError, TypeError, ValueError):
         return None
+    if history is None or history.layout == LAYOUT or not folder.log.exists():
+        return history
+    names = [name for name in files[0].schema_arrow.names if name.startswith("param.")]
+    has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
+    return None if has_nulls else history
 
 
 def behind_bytes(history: History, path: Path) -> int | None:
@@ -157,16 +165,17 @@ def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder of unfinished trials alone, as they stood where tables end. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
-    pauses = dict(history.pauses)
+    pauses, sessions = dict(history.pauses), dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
-    builder.go_on(History(log_bytes=start), max((total for at, total in pauses.items() if at < start), default=0.0))
+    before = [max((total for at, total in known.items() if at < start), default=0.0) for known in (pauses, sessions)]
+    builder.go_on(History(log_bytes=start), *before)
     for place, line in _lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:
             builder.observe(decode(line), place)
         elif line.startswith(_SESSION):
-            builder.go_on(History(log_bytes=place), pauses.get(place, 0.0))
-    builder.go_on(history, max(pauses.values(), default=0.0))
+            builder.go_on(History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0))
+    builder.go_on(history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0))
     return builder
 
 
@@ -248,7 +257,7 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 def _trial_group(name: str) -> int:
     """Return where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
-    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
+    prefixes = {"param.": 1, NULL_PARAMS: 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
     group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
     return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ADDED_UP else group
 
@@ -294,8 +303,9 @@ class TableWriter(Follower):
         self._written = -1
         with ExitStack() as stack:
             files = _opened(folder, stack)
-            history = _written(files)
-            if history is not None and history.version == VERSION and behind_bytes(history, folder.log) is not None:
+            history = _written(files, folder)
+            is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
+            if history is not None and is_current and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: the log tells
                     found = _stored(files, folder, history, None), _going_on(folder, history)
                     self._written = history.log_bytes

@@ -73,8 +73,12 @@ def local(results: str | Path, where: str = "--results") -> Path:
 
 
 def _cache() -> Path:
-    given = os.environ.get("SWEEP_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
+    if given := os.environ.get("SWEEP_CACHE"):
+        return Path(given)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
+    except RuntimeError as error:
+        raise InputError.one("HOME", "no home folder is known, for the copies of results", "set SWEEP_CACHE") from error
 
 
 @dataclass(slots=True)

@@ -62,6 +62,7 @@ class Fields(TypedDict, total=False):
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file
+    file: Mapping[str, object]  # the same as the file last said it, where the sweep has changed since
     import_folders: list[str]  # where the trainable is looked for
     working_folder: str  # in which trials begin
     simulated_gpus: int | None
@@ -120,6 +121,13 @@ class SweepInfo:
         if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
             raise StoreError(f"{self.path}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
         return pairs
+
+    @property
+    def file(self) -> Mapping[str, object]:
+        """The resolved sweep file without the changes of `resume --set`, but for keys that are null."""
+        content = self.content.get("file")
+        resolved = content if isinstance(content, Mapping) else self.spec
+        return {key: value for key, value in resolved.items() if value is not None}
 
     @property
     def spec_text(self) -> str:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import UNFINISHED, Event, SessionEnded, SessionStarted, plain
+from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, plain
 from sweep.store import ledger, log, replacing
-from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows, column_of_measure
+from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import VERSION, Objectives
@@ -28,6 +28,7 @@ from sweep.store.sweep_info import VERSION, Objectives
 _TIME = pa.timestamp("us", tz="UTC")
 AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
 J_PER_KWH = 3.6e6
+LAYOUT = 1  # 1: with a column of the parameters that are null, and durations by clocks that never jump
 METADATA = b"sweep"  # in both files: their history
 
 
@@ -38,12 +39,16 @@ class History:
     log_bytes: int = 0
     started: float | None = None  # seconds since 1970
     last: float | None = None  # time of the last event
-    active_s: float = 0.0  # from the first to the last event, without the pauses between sessions
+    active_s: float = 0.0  # of all sessions, without the pauses between them
     ended: str | None = None  # why the last session ended; None: it runs, or was killed
     mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
     pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
+    sessions: Sequence[tuple[int, float]] = ()  # the same, and the seconds of all sessions before it
     unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
     version: str | None = None  # of sweep, which may have made the columns otherwise
+    session_s: float = 0.0  # of the last one
+    began: float | None = None  # of `ActiveTime`
+    layout: int = 0  # `LAYOUT` of whoever made the tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,13 @@ class TableBuilder:
         self._ledger = Ledger(keep_epochs=False)
         self._trials = TrialRows(objectives)
         self._epochs = EpochRows()
+        self._active = ActiveTime()
         self._started: float | None = None
         self._last: float | None = None
         self._ended: str | None = None
         self._log_bytes = 0
         self._pauses: list[tuple[int, float]] = []
+        self._sessions: list[tuple[int, float]] = []
         self._begun: dict[int, int] = {}  # where trials begin
 
     @classmethod
@@ -97,8 +104,11 @@ class TableBuilder:
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
+                self._trials.earlier_s = self._active.total_s
+                self._sessions.append((place, self._trials.earlier_s))
             case Session(SessionEnded(reason=reason)):
                 self._ended = reason
+        self._active.observe(event)
         self._started = event.time if self._started is None else self._started
         self._last = event.time if self._last is None else max(self._last, event.time)
 
@@ -110,19 +120,32 @@ class TableBuilder:
                 self._log_bytes = end
         return self._log_bytes
 
-    def go_on(self, history: History, pauses_s: float) -> None:
-        """Stand where an earlier builder stood, with the trials of this one, and so many seconds of pauses."""
+    def go_on(self, history: History, pauses_s: float, earlier_s: float) -> None:
+        """Stand where an earlier builder stood, with the trials of this one, after so much of pauses and sessions."""
         self._log_bytes, self._pauses = history.log_bytes, list(history.pauses)
         self._started, self._last, self._ended = history.started, history.last, history.ended
-        self._trials.pauses_s = pauses_s
+        self._trials.pauses_s, self._trials.earlier_s = pauses_s, earlier_s
+        self._sessions = list(history.sessions)
+        self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
         """Return how the log has gone so far."""
-        active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
         trials = self._ledger.trials
         unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
-        times = (self._started, self._last, active_s, self._ended)
-        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished, version=VERSION)
+        return History(
+            log_bytes=self._log_bytes,
+            started=self._started,
+            last=self._last,
+            active_s=self._active.total_s,
+            session_s=self._active.session_s,
+            began=self._active.began,
+            ended=self._ended,
+            pauses=tuple(self._pauses),
+            sessions=tuple(self._sessions),
+            unfinished=unfinished,
+            version=VERSION,
+            layout=LAYOUT,
+        )
 
     def tables(self) -> Tables:
         """Return both tables."""
@@ -153,6 +176,7 @@ class TableBuilder:
             "status": texts["status"],
             "status_reason": texts["status_reason"],
             **{name: column for name, (column, _) in params.items()},
+            **({NULL_PARAMS: _texts(rows.null_params, count)} if any(rows.null_params.filled(count)) else {}),
             **last,
             **best,
             **tested,

@@ -1,5 +1,8 @@
-from sweep.analysis import read, varying
+import pytest
+
+from sweep.analysis import ranking, read, varying, verdict
 from sweep.events import Status
+from sweep.render.tables import ranking_grid
 
 
 def test_rows_hold_what_the_log_says(sweep_of):
@@ -16,6 +19,25 @@ def test_rows_hold_what_the_log_says(sweep_of):
     )
     assert (trial.status, trial.epochs, trial.duration_s) == (Status.COMPLETED, 2, 9.0)
     assert (trial.sweep, trial.trial_id, trial.checkpoint) == ("first", "t0", None)
+
+
+@pytest.mark.parametrize("ended", ["finished", None])
+def test_a_parameter_that_is_null_is_there_and_one_that_is_absent_is_not(sweep_of, ended):
+    """Read from the tables, and from the log of a sweep whose driver was killed."""
+    each = [
+        {"kind": "a", "norm": None, "units": 8},
+        {"kind": "b", "units": 8},
+        {"kind": "a", "norm": "layer", "units": 8},
+    ]
+    runs = [(params, Status.COMPLETED, [{"acc": 0.5 - at / 10}]) for at, params in enumerate(each)]
+    sweep = read(sweep_of(runs, ended=ended))
+    assert [trial.params for trial in sweep.trials] == each
+    assert [list(trial.params) for trial in sweep.trials] == [["kind", "norm", "units"], ["kind", "units"], [*each[2]]]
+    ranked = ranking.rank([sweep])
+    assert [row.params for row in ranked.rows] == each
+    assert verdict.sentence(ranked).startswith("The best was kind=a, norm=null (trial 0)")
+    cells = [dict(zip(ranking_grid(ranked).columns, row, strict=True))["norm"] for row in ranking_grid(ranked).rows]
+    assert cells == ["null", "", "layer"]
 
 
 def test_varying_parameters_are_those_that_differ_or_are_absent_somewhere():

@@ -17,6 +17,7 @@ import sweep
 from sweep.backends import STOP_FILE
 from sweep.cli import main
 from sweep.contract import Assignment
+from sweep.errors import SweepError
 from sweep.events import EpochReported, Facts
 from sweep.hyperparameters import Hyperparameters
 
@@ -51,6 +52,58 @@ def test_a_mapping_and_a_function_give_what_load_gives(project: Path) -> None:
     assert done.trials.equals(sweep.load("train").trials)
     assert done.info["spec"]["trainable"] == "test_api_running:train"
     assert (project / "results" / "train" / "spec.yaml").exists()
+
+
+def with_some_not_finite(hp: Hyperparameters, report: Any) -> None:
+    size = {3: float("nan"), 4: -float("inf")}.get(hp.integer("x"), hp.number("x"))
+    while report(acc=hp.number("x"), size=size):
+        pass
+
+
+@pytest.mark.parametrize("names", [("acc", "size"), ("size", "acc")])
+@pytest.mark.parametrize("constraints", [[], ["size <= 9"]])
+def test_a_trial_diverges_in_its_first_epoch_whichever_objective_is_not_finite(
+    project: Path, names: tuple[str, str], constraints: list[str]
+) -> None:
+    space = {
+        "method": "grid",
+        "metrics": [{"name": name, "goal": "minimize"} for name in names],
+        "parameters": {"x": {"values": [1, 2, 3, 4]}},
+        "epochs": 3,
+        "constraints": constraints,
+    }
+    done = run(space, with_some_not_finite)
+    assert done.trials["status"].tolist() == ["completed", "completed", "diverged", "diverged"]
+    assert done.trials["status_reason"].tolist()[2:] == ["size is nan in epoch 1", "size is -inf in epoch 1"]
+    assert done.trials["epochs"].tolist() == [3, 3, 1, 1]
+
+
+def with_a_large_number(hp: Hyperparameters, report: Any) -> None:
+    report(loss=hp.number("x"), params=10**5000)
+
+
+class LargeNumber:
+    """A trainable whose metric no float can hold."""
+
+    def begin(self, assignment: Assignment) -> None: ...
+
+    def train(self, report: Any) -> None:
+        metrics = {"loss": 1.0, "params": 10**400}
+        report(EpochReported(trial=0, epoch=1, metrics=metrics, time=0.0, time_s=0.0))
+
+    def save(self, folder: Path) -> None: ...
+
+    def restore(self, folder: Path) -> int:
+        return 0
+
+    def facts(self) -> Facts:
+        return Facts()
+
+
+@pytest.mark.parametrize("trainable", [with_a_large_number, LargeNumber])
+def test_a_number_too_large_for_a_float_names_its_metric(project: Path, trainable: Any) -> None:
+    with pytest.raises(SweepError, match=r"trial 0 failed, .*params is too large for a float"):
+        run(trainable=trainable)
 
 
 def test_a_file_is_run_with_another_trainable(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,34 @@ def test_one_that_others_can_read_is_closed_and_kept(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_a_home_that_cannot_be_written_to_is_left_to_ray(tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that what a test sets is undone
+        monkeypatch.delenv(name)
+
+
+def test_where_the_home_cannot_be_written_to_the_token_is_one_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     dashboard.protect_token(tmp_path / "file" / ".ray")
+    token = os.environ["RAY_AUTH_TOKEN"]
+    assert len(token) == 64
+    dashboard.protect_token(tmp_path / ".ray")
+    assert os.environ["RAY_AUTH_TOKEN"] == token
+    assert not (tmp_path / ".ray").exists()
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert "RAY_AUTH_TOKEN in the environment" in dashboard.address_line("127.0.0.1:8265")
+
+
+def test_where_nobody_knows_the_home_the_token_is_one_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    dashboard.protect_token()
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
 
 
 @pytest.mark.parametrize(("mode", "told"), [("token", True), ("disabled", False), (None, False)])

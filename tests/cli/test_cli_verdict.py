@@ -77,6 +77,45 @@ def test_a_sweep_with_repeats_ends_with_a_verdict(project: Path) -> None:
     assert "Was the search worth it?" in page
 
 
+NULLS = """
+name: nulls
+trainable: normed:train
+method: grid
+metric: {name: val_loss, goal: minimize}
+parameters: {norm: {values: [null, layer]}, width: {values: [null, 2], when: {norm: layer}}}
+repeats: 2
+"""
+NORMED = """
+def train(hp, report):
+    report(val_loss={None: 1.0, "layer": 2.0}[hp["norm"]] + (hp.get("width", 0) or 1) + 0.01 * report.seed)
+"""
+
+
+def test_null_is_a_value_wherever_results_are_shown(project: Path) -> None:
+    Path("normed.py").write_text(NORMED, encoding="utf-8")
+    Path("nulls.yaml").write_text(NULLS, encoding="utf-8")
+    last = call("run", "nulls.yaml", "--inline").rstrip().splitlines()[-1]
+    assert last.startswith("answer   The best was norm=null (trials 0, 1) with")
+    assert "The next, norm=layer, width=null (trials 2, 3)," in last
+    told = json.loads(call("best", "nulls", "--json"))
+    assert [row["params"] for row in told["rows"]] == [{"norm": None}]
+    assert told["rows"][0]["trials"][0]["params"] == {"norm": None}
+    compared = json.loads(call("compare", "nulls", "--json"))
+    assert [row["params"] for row in compared["rows"]] == [
+        {"norm": None},
+        {"norm": "layer", "width": None},
+        {"norm": "layer", "width": 2},
+    ]
+    assert call("best", "nulls").splitlines()[1].endswith("null")
+    stored = pd.read_parquet("results/nulls/configurations.parquet")
+    assert stored["null_params"].fillna("").tolist() == ['["norm"]', '["width"]', ""]
+    assert sweep.load("nulls").best()["null_params"].tolist() == ['["norm"]', '["norm"]']
+    call("report", "nulls")
+    page = Path("results/nulls/report.html").read_text(encoding="utf-8")
+    assert '{"name":"norm","labels":["null","layer"],"values":[0,0,1,1,1,1]}' in page
+    assert '{"name":"width","labels":["null","2"],"values":[-1,-1,0,0,1,1]}' in page
+
+
 def test_a_plan_says_what_can_be_told(project: Path) -> None:
     Path("few.yaml").write_text(FILE % 1, encoding="utf-8")
     said = call("plan", "few.yaml")

@@ -112,3 +112,10 @@ def test_one_node_has_nothing_between() -> None:
     assert (found.level, "one node" in found.found) == (Level.OK, True)
     (found,) = host_checks.between_nodes(Failure("exit code 1"))
     assert (found.level, found.found) == (Level.ERROR, "nothing is known of sums between nodes: exit code 1")
+
+
+def test_a_folder_that_ray_cannot_use_is_a_warning() -> None:
+    assert list(host_checks.ray_folder("TMPDIR /tmp", "")) == []
+    (found,) = host_checks.ray_folder("TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)")
+    assert found.level is Level.WARNING
+    assert "export RAY_TMPDIR=DIR" in found.todo

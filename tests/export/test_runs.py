@@ -44,6 +44,17 @@ def test_an_empty_text_is_no_null(hostile, tmp_path: Path) -> None:
     assert ("", None) in found  # completed
 
 
+def test_a_null_value_is_told_apart_from_an_absent_parameter(hostile, tmp_path: Path) -> None:
+    params = {run.trial.trial: run.params for run in runs.read(hostile).runs()}
+    assert params[2]["opt"] is None
+    assert "size-2" not in params[2]
+    trials, _ = runs.export_csv(hostile, tmp_path)
+    header, *body = rows(trials)
+    named = {row[header.index("trial")]: row[header.index("null_params")] for row in body}
+    assert named["2"] == named["3"] == '["opt"]'
+    assert named["0"] == named["4"] == ""
+
+
 def test_an_empty_sweep_and_a_damaged_one(made, hostile, tmp_path: Path) -> None:
     trials, metrics = runs.export_csv(made([], "empty"), tmp_path / "empty")
     assert len(rows(trials)) == len(rows(metrics)) == 1

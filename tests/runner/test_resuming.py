@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 from sweep import analysis
 from sweep.analysis import verdict
 from sweep.analysis.ranking import rank
+from sweep.cli import main
 from sweep.errors import InputError
 from sweep.runner import resuming
+from sweep.spec import parse
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -32,11 +36,96 @@ def test_a_target_that_was_reached_ends_the_next_session_too(project: Path) -> N
     assert ends(outcome.folder) == dict.fromkeys(range(3), "completed")
 
 
-@pytest.mark.parametrize("change", ["epochs=9", "seed=1", "metric.name=other", "parameters.a.values=[1]", "nonsense"])
+CHANGES = {
+    "epochs=9": "epochs: is 9, but the sweep began with 4",
+    "seed=1": "seed: is 1, but the sweep began with 0",
+    "metric.name=other": "metric.name: is other, but the sweep began with score",
+    "metric.goal=maximize": "metric.goal: is maximize, but the sweep began with minimize",
+    "parameters.a.values=[1]": "parameters.a.values: is [1], but the sweep began with [3, 1, 2]",
+    "parameters.a.values=[3.0, 1, 2]": "parameters.a.values: is [3.0, 1, 2], but the sweep began with [3, 1, 2]",
+    "parameters.b.value=1": "parameters.b: is {distribution: constant, value: 1}, but the sweep began with not set",
+    "trainable=curve:Other": 'trainable: is "curve:Other", but the sweep began with "curve:Curve"',
+    "repeats=2": "repeats: is 2, but the sweep began with 1",
+    "method=random": "method: is random, but the sweep began with grid",
+    "training.precision=float32": "training.precision: is float32, but the sweep began with auto",
+    "resources.cpus=2": "resources.cpus: is 2.0, but the sweep began with 1.0",
+    "constraints=['a < 3']": 'constraints: is ["a < 3"], but the sweep began with []',
+    "early_terminate.type=asha": "early_terminate.type: is asha, but the sweep began with none",
+}
+"""What a sweep that has begun cannot change, and what is said of it."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_nothing_that_was_trained_can_change(project: Path, change: str) -> None:
     run(project, FILE + "run_cap: 1\n")
-    with pytest.raises(InputError, match="a sweep that has begun can change run_cap, budget"):
+    with pytest.raises(InputError, match=rf"(?s)--set {re.escape(CHANGES[change])}.*can change run_cap, budget"):
         resuming.reopen(project / "results", "curves", [change])
+    spec = parse(FILE + "run_cap: 1\n", "f.yaml", [change])
+    with pytest.raises(InputError, match=rf"(?s)f.yaml: {re.escape(CHANGES[change])}.*can change run_cap, budget"):
+        resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
+
+
+def test_an_unknown_key_is_named(project: Path) -> None:
+    run(project, FILE + "run_cap: 1\n")
+    with pytest.raises(InputError, match="nonsense: unknown key"):
+        resuming.reopen(project / "results", "curves", ["nonsense=1"])
+
+
+def test_a_value_that_stays_is_no_change(project: Path) -> None:
+    run(project, FILE + "run_cap: 1\n")
+    assert resuming.reopen(project / "results", "curves", ["epochs=4"]).spec.epochs == 4
+
+
+def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) -> None:
+    run(project, FILE + "run_cap: 1\n")
+    spec = parse(FILE, "f.yaml", ["epochs=9", "seed=1", "run_cap=2"])
+    with pytest.raises(InputError) as caught:
+        resuming.reopen_as(project / "results", Path("f.yaml"), spec, 2)
+    first, second, third = map(str, caught.value.problems)
+    assert first == "f.yaml: epochs: is 9, but the sweep began with 4"
+    assert second == "f.yaml: seed: is 1, but the sweep began with 0"
+    assert third.startswith("f.yaml: --simulate-gpus: is 2, but the sweep began with not set; a sweep that has begun")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ("run_cap=2", "run_cap is 2 from now on; it was 1"),
+        ("run_cap=null", "run_cap is not set from now on; it was 1"),
+        ("budget.hours=2", "budget.hours is 2.0 from now on; it was not set"),
+        ("metric.target=0.5", "metric.target is 0.5 from now on; it was not set"),
+        ("stop_when={no_improvement: 5}", "stop_when is {no_improvement: 5} from now on; it was not set"),
+        ("resources.max_concurrent=3", "resources.max_concurrent is 3 from now on; it was auto"),
+        ("description=Why?", 'description is "Why?" from now on; it was ""'),
+        ("checkpoint.keep=4", "checkpoint.keep is 4 from now on; it was 2"),
+    ],
+)
+def test_what_a_file_has_changed_and_may_is_taken_over(project: Path, change: str, line: str) -> None:
+    text = FILE + "run_cap: 1\n"
+    run(project, text)
+    spec = parse(text, "f.yaml", [change])
+    reopened, lines = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
+    assert lines == [f"f.yaml: {line}"]
+    assert reopened.spec == spec
+
+
+def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Path, monkeypatch) -> None:
+    monkeypatch.chdir(project)
+    Path("f.yaml").write_text(FILE + "run_cap: 1\n")
+    assert CliRunner().invoke(main, ["run", "f.yaml", "--inline"]).exit_code == 0
+    again = ["run", "f.yaml", "--or-resume", "--inline"]
+    assert CliRunner().invoke(main, ["resume", "curves", "--run-cap", "2", "--inline"]).exit_code == 0
+    unchanged = CliRunner().invoke(main, again)
+    assert (unchanged.exit_code, unchanged.stderr) == (0, "")
+    assert resuming.reopen(Path("results"), "curves").spec.run_cap == 2
+    Path("f.yaml").write_text(FILE + "run_cap: 3\n")
+    assert CliRunner().invoke(main, again).stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
+    assert resuming.reopen(Path("results"), "curves").spec.run_cap == 3
+    assert CliRunner().invoke(main, again).stderr == ""
+    Path("f.yaml").write_text(FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]") + "run_cap: 3\n")
+    refused = CliRunner().invoke(main, again)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("error: f.yaml: parameters.a.values: is [3, 1, 2, 4], but the sweep began with")
 
 
 def test_a_sweep_that_was_killed_before_its_first_record(project: Path) -> None:

@@ -13,8 +13,8 @@ from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 from placed import without_place
 
 import sweep
-from sweep.errors import TrainableError
-from sweep.events import EpochReported, Event, SessionEnded, TrialEnded
+from sweep.errors import InputError, StoreError, TrainableError
+from sweep.events import EpochReported, Event, ModelTested, SessionEnded, SessionStarted, TrialEnded
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
@@ -28,6 +28,36 @@ def test_a_grid_completes(project: Path) -> None:
     assert len(loaded.metrics) == 12
     assert loaded.best()["param.a"].tolist() == [1]
     assert sorted(path.name for path in outcome.folder.checkpoints.iterdir()) == ["00000", "00001", "00002"]
+
+
+def test_every_event_has_the_time_of_a_clock_that_does_not_jump(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jumps = iter(range(10**6))
+    monkeypatch.setattr("time.time", lambda: 1.7e9 - 3600.0 * next(jumps))  # each look is an hour earlier
+    folder = run(project).folder
+    resume(project, "run_cap=2")
+    events = [one for one in store_log.read(folder.log) if not isinstance(one, SessionStarted)]
+    assert all(one.driven_s is not None for one in events if not isinstance(one, ModelTested))
+    ended = [one.facts for one in events if isinstance(one, TrialEnded)]
+    assert len(ended) == 3
+    assert all(one.lived_s is not None and 0 <= one.lived_s < 60 for one in ended)
+    trials = sweep.load(folder.path).trials
+    assert ((trials["duration_s"] >= 0) & (trials["duration_s"] < 60)).all()
+    assert ((trials["overhead_s"] >= 0) & (trials["overhead_s"] < 60)).all()
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), StoreError("a disk"), InputError.one("a", "b")]
+)
+def test_where_nothing_was_trained_the_name_stays_free(
+    project: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def backend(*given: object) -> None:
+        raise error
+
+    monkeypatch.setattr("sweep.runner.connecting.backend", backend)
+    with pytest.raises(type(error)):
+        run(project)
+    assert list((project / "results").iterdir()) == []
 
 
 def test_failed_and_diverged_trials_are_what_they_are(project: Path) -> None:

@@ -131,6 +131,32 @@ def test_wrong_types_are_named(text: str, column: int, message: str) -> None:
     assert not isinstance(caught.value, UndefinedError)
 
 
+@pytest.mark.parametrize(
+    ("text", "names", "value"),
+    [
+        ("`val/loss` < 0.5", {"val/loss"}, True),
+        ("`val/loss` / `top 5` > lr", {"val/loss", "top 5", "lr"}, True),
+        ("0 < `val/loss` <= 0.25 and `größe-2` == 3", {"val/loss", "größe-2"}, True),
+        ("`lr` == lr", {"lr"}, True),
+        ("`1`", {"1"}, 7),
+        ("`a`.b + 1", {"a.b"}, 3),
+    ],
+)
+def test_a_name_in_backquotes_may_be_any(text: str, names: set[str], value: object) -> None:
+    params: Params = {"val/loss": 0.25, "top 5": 0.5, "größe-2": 3, "lr": 0.1, "1": 7, "a.b": 2}
+    found = Expression.parse(text)
+    assert (found.text, found.names) == (text, names)
+    assert found.evaluate(params) == value
+    assert found.distance({}) > 0
+
+
+def test_columns_count_the_backquotes() -> None:
+    with pytest.raises(ExpressionError, match="column 15: no parameter 'lr'"):
+        Expression.parse("`val/loss` / (lr)").evaluate({"val/loss": 1.0})
+    with pytest.raises(ExpressionError, match="cannot be read"):
+        Expression.parse("`val/loss < 0.5")
+
+
 def test_names_are_those_of_parameters() -> None:
     expression = Expression.parse("min(a, aug.magnitude) < 3 and true and min > 'lr'")
     assert expression.names == {"a", "aug.magnitude", "min"}

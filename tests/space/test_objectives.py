@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from sweep.events import EpochReported
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Goal, Impute, Objective
 
@@ -29,6 +30,19 @@ def test_a_metric_that_is_not_finite_meets_no_constraint(text: str, size: float)
     limited = Objective("loss", "minimize", constraints=(Expression.parse(text),))
     assert limited.violated({"loss": 0.5, "size": size}) == [text]
     assert limited.ranked({"loss": 0.5, "size": size}) > limited.ranked({"loss": 99.0, "size": 3.0})
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["loss", "acc", "size"])
+@pytest.mark.parametrize(("first", "others"), [("acc", ("size",)), ("size", ("acc",))])
+def test_a_trial_diverges_by_whichever_objective_is_not_finite(
+    first: str, others: tuple[str, ...], name: str, bad: float
+) -> None:
+    metrics = {"loss": 1.0, "acc": 0.5, "size": 3.0, "extra": math.nan}
+    objective = Objective(first, "minimize", others=others)
+    assert objective.diverged(EpochReported(trial=0, epoch=2, metrics=metrics, time=0.0, time_s=0.0)) == ""
+    epoch = EpochReported(trial=0, epoch=2, metrics=metrics | {name: bad}, time=0.0, time_s=0.0)
+    assert objective.diverged(epoch) == f"{name} is {bad} in epoch 2"
 
 
 @pytest.mark.parametrize(("value", "reached"), [(0.4, True), (0.5, True), (0.6, False), (math.nan, False)])

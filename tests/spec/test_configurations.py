@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sweep.errors import InputError
@@ -32,6 +34,22 @@ def test_constraints_that_leave_something(constraint: str) -> None:
     parameters = "lr: {min: 0.0, max: 1.0}\n  n: {min: 1, max: 5}\n  opt: {values: [sgd, adam]}"
     spec = sweep(parameters, constraint)
     assert [found.text for found in spec.space.constraints] == [constraint]
+
+
+TORN = """
+trainable: m:M
+method: random
+run_cap: 2
+metrics: [{name: val/loss}, {name: top 5, goal: maximize}, {name: acc, goal: maximize}]
+parameters: {val: {values: [1, 2]}}
+"""
+
+
+@pytest.mark.parametrize("name", ["val/loss", "top 5"])
+def test_an_objective_that_needs_backquotes_is_named(name: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"is read as a calculation; put the name in backquotes: `{name}`")):
+        parse(f'{TORN}constraints: ["{name} < 0.5"]\n', "s.yaml")
+    assert parse(f'{TORN}constraints: ["`{name}` < 0.5", "acc > 0.1"]\n', "s.yaml").constraints[0].names == {name}
 
 
 def test_one_point_of_a_large_finite_space_is_enough() -> None:

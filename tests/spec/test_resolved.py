@@ -60,7 +60,10 @@ def test_a_parameter_called_epochs_takes_the_place_of_the_key() -> None:
 def test_objectives() -> None:
     several = "metrics: [{name: acc, goal: maximize, target: 0.9}, {name: size}]"
     spec = sweep(f"method: nsga2\nrun_cap: 3\n{several}\nparameters: {{a: {{min: 1, max: 3}}}}")
-    assert spec.objectives == (Objective("acc", "maximize"), Objective("size", "minimize"))
+    assert spec.objectives == (
+        Objective("acc", "maximize", others=("size",)),
+        Objective("size", "minimize", others=("acc",)),
+    )
     assert [metric.target for metric in spec.metrics] == [0.9, None]
 
 

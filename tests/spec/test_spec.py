@@ -129,6 +129,42 @@ def test_a_goal_that_is_hardly_meant_is_noted(metric: str, notes: int) -> None:
     assert all("minimized as in W&B" in note for note in spec.notes)
 
 
+WITH_A_METRIC = "trainable: m:M\nmethod: random\nrun_cap: 2\nmetric: {name: loss}\n"
+NOTED = {
+    "a: {values: [yes, no]}": "values: yes, no: texts here, by YAML 1.2, and true, false in W&B, by YAML 1.1",
+    "a: {values: [1000, 1_000]}": "values: 1_000: texts here, by YAML 1.2, and 1000 in W&B",
+    "a: {value: on}": "value: on: texts here, by YAML 1.2, and true in W&B",
+    "a: {values: [010, 20]}": "values: 010: decimal numbers here, by YAML 1.2, and 8 in W&B",
+    "a: {value: [64, 128]}": "value: one value, the list [64, 128], in every trial; did you mean values?",
+    "g: {parameters: {a: {values: [yes, no]}}}": "g.parameters.a.values: yes, no: texts here",
+    "a: {values: ['yes', 'no']}": "",
+    "a: {values: [off, low, high]}": "",
+    "a: {values: [true, false, 1000]}": "",
+    "a: {value: [64]}": "",
+    "lr_drop_epochs: {value: [30, 60]}": "",
+}
+
+
+@pytest.mark.parametrize("block", NOTED)
+def test_values_that_wandb_reads_otherwise_are_noted(block: str) -> None:
+    notes = parse(f"{WITH_A_METRIC}parameters: {{{block}}}\n", "s.yaml").notes
+    assert len(notes) == bool(NOTED[block])
+    if NOTED[block]:
+        assert notes[0].startswith("s.yaml:5:")
+        assert NOTED[block] in notes[0]
+
+
+@pytest.mark.parametrize("epochs", ["", "epochs: 10\n"])
+@pytest.mark.parametrize("more", ["", ", epochs: {value: 10}"])
+@pytest.mark.parametrize("rule", ["{type: asha, min_iter: 25}", "{type: hyperband, min_iter: 25}"])
+def test_a_rule_that_never_acts_says_whether_the_file_names_the_epochs(rule: str, more: str, epochs: str) -> None:
+    text = f"{WITH_A_METRIC}parameters: {{a: {{values: [1, 2]}}{more}}}\n{epochs}early_terminate: {rule}\n"
+    with pytest.raises(InputError, match="can never stop a trial of 10 epochs") as caught:
+        parse(text, "s.yaml")
+    is_default = "of 10 epochs, the default, for the file names none; write epochs:" in str(caught.value)
+    assert is_default is not bool(more or epochs)
+
+
 @pytest.mark.parametrize(
     ("more", "last"),
     [("repeats: 2", 4294967296), ("confirm: {seeds: 4}", 4294967299), ("repeats: 3\nconfirm: {seeds: 2}", 4294967299)],

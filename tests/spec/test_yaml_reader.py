@@ -10,7 +10,7 @@ from sweep.errors import InputError
 from sweep.events import Value
 from sweep.spec import of_mapping
 from sweep.spec.validation import Mark
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value, resolve_1_1
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,30 @@ def test_reading_values(text: str, value: Value) -> None:
     found = read_value(text, "--set")
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        *(("yes", True), ("No", False), ("ON", True), ("off", False)),
+        *(("1_000", 1000), ("-1_0", -10), ("010", 8), ("1:30", 90), ("-1:00:00", -3600), ("1_000.5", 1000.5)),
+        *(
+            ("yEs", None),
+            ("y", None),
+            ("true", None),
+            ("12", None),
+            ("1e-4", None),
+            ("0", None),
+            ("07", 7),
+            ("a_1", None),
+        ),
+    ],
+)
+def test_what_wandb_reads_otherwise(text: str, other: Value) -> None:
+    assert resolve_1_1(text) == other
+    plain, quoted = read(f"a: {text}", "s.yaml"), read(f"a: '{text}'", "s.yaml")
+    assert list(plain.otherwise.values()) == ([] if other in (None, plain.data["a"]) else [(text, other)])
+    assert quoted.otherwise == {}
 
 
 def test_places_count_from_one() -> None:

@@ -95,6 +95,47 @@ def test_a_resumed_trial_counts_its_time_without_the_pause():
     assert build(events).history().active_s == 10.0
 
 
+def at(event, time, driven_s):
+    return structs.replace(event, time=time, driven_s=driven_s)
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 0.0, 10_800.0])
+def test_durations_do_not_follow_a_clock_that_jumps(jump):
+    begun = [SessionStarted(time=100.0, resumed=False, version="1"), at(started(0), 101.0, 1.0)]
+    trained = [*begun, at(reported(0, 1, loss=1.0), 103.0 + jump, 3.0)]
+    end = at(ended(0), 104.0 + jump, 4.0)
+    rows = told([*trained, end])
+    assert (rows[0]["duration_s"], rows[0]["train_s"], rows[0]["overhead_s"]) == (3.0, 0.5, 2.5)
+    assert build([*trained, end]).history().active_s == 4.0
+    # The worker began half a second after the driver, and says for how long it had the trial.
+    facts = Facts(started=101.5, lived_s=2.5, train_s=0.75)
+    row = told([*trained, structs.replace(end, facts=facts)])[0]
+    assert (row["duration_s"], row["overhead_s"]) == (2.5, 1.75)
+    assert row["started_at"].timestamp() == 101.5
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 0.0, 10_800.0])
+def test_a_duration_is_the_sum_of_what_the_sessions_measured(jump):
+    events = [
+        *(SessionStarted(time=100.0, resumed=False, version="1"), at(started(0), 101.0, 1.0)),
+        at(reported(0, 1, loss=1.0), 103.0, 3.0),  # and then the driver was killed
+        SessionStarted(time=500.0 + jump, resumed=True, version="1"),
+        at(reported(0, 2, loss=1.0), 502.0 + jump, 2.0),
+        at(ended(0, Status.INTERRUPTED, facts=Facts(started=501.0, lived_s=1.5)), 503.0 + jump, 3.0),
+        SessionStarted(time=900.0, resumed=True, version="1"),
+        at(reported(0, 3, loss=1.0), 901.0, 1.0),
+        at(ended(0, facts=Facts(started=900.5, lived_s=1.0)), 902.0, 2.0),
+    ]
+    row = told(events)[0]
+    assert (row["duration_s"], row["train_s"], row["overhead_s"]) == (3.0 - 1.0 + 3.0 + 2.0, 1.5, 5.5)
+    assert build(events).history().active_s == 3.0 + 3.0 + 2.0
+
+
+def test_an_overhead_is_never_negative():
+    facts = Facts(started=101.0, lived_s=2.0, train_s=2.0000001)
+    assert told([at(started(0), 100.0, 0.0), at(ended(0, facts=facts), 103.0, 3.0)])[0]["overhead_s"] == 0.0
+
+
 def test_a_failed_trial_that_is_tried_again_runs_again():
     again = ended(0, Status.INTERRUPTED, again=True)
     events = [started(0), reported(0, 1, loss=1.0), ended(0, Status.FAILED), again, reported(0, 2, loss=0.5)]
@@ -108,6 +149,12 @@ def test_a_parameter_that_a_trial_has_not_is_null():
         0.5,
         None,
     ]
+
+
+def test_parameters_whose_value_is_null_are_named_and_absent_ones_are_not():
+    rows = told([started(0, {"m": None, "ß": None, "a": 1}), started(1, {"m": 0.5}), started(2, {"a": None})])
+    assert [row["null_params"] for row in rows] == ['["m", "ß"]', None, '["a"]']
+    assert "null_params" not in told([started(0, {"m": 0.5}), started(1, {})])[0]
 
 
 def test_best_follows_the_goal_then_the_name_and_else_there_is_none():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
@@ -31,6 +32,7 @@ ODD = (
 def story(seed: int, length: int, kinds: tuple) -> list[Event]:
     """Sessions with pauses, trials in parallel, interruptions, trials that answer, and columns that come late."""
     rng, now, count = random.Random(seed), 1000.0, 0
+    is_timed = rng.random() < 0.7  # by a driver's own clock; else as earlier versions were
     events: list[Event] = [SessionStarted(time=now, resumed=False, version="1")]
     open_: dict[int, int] = {}
     for _ in range(length):
@@ -66,7 +68,16 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
                 events.append(SessionStarted(time=now, resumed=True, version="1"))
             case _:
                 pass
-    return events
+    return timed(events) if is_timed else events
+
+
+def timed(events: list[Event]) -> list[Event]:
+    """The same, with the driver's own clock."""
+    found, began = list[Event](), 0.0
+    for event in events:
+        began = event.time if isinstance(event, SessionStarted) else began
+        found.append(event if isinstance(event, SessionStarted) else replace(event, driven_s=event.time - began))
+    return found
 
 
 def make(folder: Path, events: list[Event], cut: int) -> ResultsFolder:
@@ -200,6 +211,6 @@ def _stored(sweep: ResultsFolder) -> Tables:
     """What is in the files."""
     with reading.ExitStack() as stack:
         files = reading._opened(sweep, stack)
-        history = reading._written(files)
+        history = reading._written(files, sweep)
         assert history is not None
         return reading._stored(files, sweep, history, None)

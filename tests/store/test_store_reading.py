@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tales import STORY, build, started, written
 
 from sweep.store import reading, tables
@@ -36,8 +38,8 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
     folder = written(tmp_path, "first", STORY)
     written_ = reading._written
 
-    def replaced_after(files):
-        history = written_(files)
+    def replaced_after(files, of_sweep):
+        history = written_(files, of_sweep)
         for path in (folder.trials, folder.metrics):
             aside = path.with_suffix(".new")
             aside.write_bytes(b"another one")
@@ -46,6 +48,17 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
 
     monkeypatch.setattr(reading, "_written", replaced_after)
     assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
+
+
+def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log(tmp_path, monkeypatch):
+    story = [started(0, {"a": None, "b": 1}), started(1, {"a": 2})]
+    folder = written(tmp_path, "first", story)
+    stored = read(folder)
+    trials = stored.trials.drop_columns(["null_params"])
+    tables.write(folder, replace(stored, trials=trials, history=replace(stored.history, layout=0)))
+    assert read(folder).trials["null_params"].to_pylist() == ['["a"]', None]
+    folder.log.unlink()
+    assert read(folder).trials.num_rows == 2  # only the files are left
 
 
 def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):

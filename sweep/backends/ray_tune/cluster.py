@@ -24,7 +24,7 @@ from ray.tune.experiment import Trial
 from ray.util.placement_group import placement_group_table
 
 from sweep.backends import Job
-from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_private_api
+from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices, cpus, parts
@@ -248,7 +248,12 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
     dashboard.protect_token()
-    with local_ray.own_machine(say), local_ray.hastened(say, start.meanwhile) as end_starting, local_ray.patient(say):
+    with (
+        ray_folder.usable(say),
+        local_ray.own_machine(say),
+        local_ray.hastened(say, start.meanwhile) as end_starting,
+        local_ray.patient(say),
+    ):
         try:
             with start.ahead or nullcontext(), _told():
                 ray.init(
@@ -276,7 +281,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error) is not Exception:
+        if type(error) is not Exception and not isinstance(error, OSError):
             raise
         hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error

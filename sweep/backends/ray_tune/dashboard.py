@@ -287,28 +287,39 @@ def plain(text: str) -> str:
 
 
 _MODE, _OTHERS = 0o600, 0o077
+_TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where else Ray looks for one, and first
 
 
 def protect_token(folder: Path | None = None) -> None:
     """Let Ray find a token that nobody else may read; by itself it writes one that all may.
 
-    Where the home folder cannot be written to, Ray finds its own way or says what is wrong.
+    Where the home folder cannot be written to, as in a container, the token is one of this process and its children.
     """
-    path = (folder or Path.home() / ".ray") / "auth_token"
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
+    if any(name in os.environ for name in _TOKENS):
+        return
+    try:
+        _write_token((folder or Path.home() / ".ray") / "auth_token")
+    except (OSError, RuntimeError):  # RuntimeError: nobody knows the home folder
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _write_token(path: Path) -> None:
+    """Write a new token, or see to it that others cannot read the one that is there. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        with suppress(OSError):  # in a folder that is read-only
             if path.stat().st_mode & _OTHERS:
                 path.chmod(_MODE)
-            return
-        aside = path.with_name(f".auth_token.{secrets.token_hex(8)}")
-        try:
-            with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:
-                file.write(secrets.token_hex(32))
-            with suppress(FileExistsError):  # another Ray was faster: its token stands
-                path.hardlink_to(aside)
-        finally:
-            aside.unlink(missing_ok=True)
+        path.read_bytes()
+        return
+    aside = path.with_name(f".auth_token.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):  # another Ray was faster: its token stands
+            path.hardlink_to(aside)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def address_line(url: str) -> str:
@@ -316,5 +327,7 @@ def address_line(url: str) -> str:
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return line
+    if "RAY_AUTH_TOKEN" in os.environ:
+        return f"{line} (it asks for a token: RAY_AUTH_TOKEN in the environment of this process)"
     program = "ray" if shutil.which("ray") else str(Path(sys.executable).with_name("ray"))
     return f"{line} (it asks for a token: {program} get-auth-token)"
