@@ -61,6 +61,7 @@ class Session(Joining):
     """
 
     def __init__(self, author: Author) -> None:
+        refusals.check_backend()
         self._author = author
         self._programs = Programs()
         self._data = AuthorData(OWN)

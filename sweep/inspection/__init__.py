@@ -106,6 +106,13 @@ class Source:
         met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
         return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
 
+    def environment_value(self, name: str) -> str | None:
+        """Return what the trainable's module sets an environment variable to; None if it leaves it alone.
+
+        Raises ValueError for a value that the source does not tell.
+        """
+        return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
+
     def where(self, place: Place) -> str:
         """Return a place as compilers print it."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"

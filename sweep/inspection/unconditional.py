@@ -189,6 +189,24 @@ def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
                     queue.append(name)
 
 
+def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
+    """Return the text that a module assigns to an environment variable before its imports can read it; None if none.
+
+    Raises ValueError for a value that its text does not tell.
+    """
+    for node in trees[module].body if module in trees else ():
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value):
+                if key == name and ast.unparse(owner).endswith("environ"):
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        return value.value
+                    raise ValueError(name)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update" | "putenv"))):
+                if name in ast.unparse(node) and ast.unparse(owner).endswith("environ"):
+                    raise ValueError(name)
+    return None
+
+
 def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return

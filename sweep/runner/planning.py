@@ -6,6 +6,7 @@ Some of it can be known to fail in every trial, for all that the trainable reads
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import doctor, standard_hyperparameters
+from sweep import doctor, keras_backend, standard_hyperparameters
 from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
@@ -100,8 +101,24 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    missing = not_importable(source) if here else ()
+    missing = [*not_importable(source), *_another_backend(where, source)] if here else []
     refuse([*missing, *_unread(spec, where, source), *infeasible(spec, where, source)])
+
+
+def _another_backend(where: str, source: Source) -> Iterator[Problem]:
+    """Yield that Keras would run on another backend than a `KerasTrainable` needs."""
+    if not source.derives_from(KERAS_TRAINABLE):
+        return
+    try:
+        backend, setting = source.environment_value("KERAS_BACKEND"), source.trainable.partition(":")[0]
+    except ValueError:  # only importing it would tell; the first trial does
+        return
+    if not backend:
+        backend, setting = keras_backend.configured(os.environ)
+    if what := keras_backend.misfit(backend):
+        yield Problem(
+            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
+        )
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:

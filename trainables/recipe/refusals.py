@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from sweep import keras_backend
 from sweep.hyperparameters import Hyperparameters
 from trainables.recipe.schedules import SHAPING, is_plateau
 
@@ -36,6 +37,12 @@ INSTEAD = {
 
 class Refused(Exception):
     """The author's code asks for what this loop would silently leave out."""
+
+
+def check_backend() -> None:
+    """Raise Refused if Keras does not run on TensorFlow."""
+    if what := keras_backend.misfit(keras.config.backend()):
+        raise Refused(f"{what}; {keras_backend.HINT}")
 
 
 def own_methods(model: keras.Model, *names: str) -> list[str]:
