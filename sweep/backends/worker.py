@@ -22,7 +22,18 @@ from sweep import backends, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
-from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
+from sweep.contract import (
+    Apart,
+    Assignment,
+    Diverged,
+    EpochReported,
+    Facts,
+    Incompatible,
+    OtherData,
+    Report,
+    Stopped,
+    Trainable,
+)
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
@@ -104,6 +115,7 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
+        self._told_settings = False  # whether it was said which keys of `training` a function does not read
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -168,6 +180,7 @@ class Worker:
             raise RuntimeError("the worker has no trial")
         epochs: list[EpochReported] = []
         fault: str | None = None
+        incompatible = False
         facts = Facts()
         try:
             self.surroundings.check()
@@ -195,6 +208,9 @@ class Worker:
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
+            incompatible = isinstance(caught, Incompatible) and self._follows_from_the_file(
+                caught, trial.order.assignment.params
+            )
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -215,10 +231,34 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
-            regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
+            regardless=status is Status.FAILED and not self._read_varying(),
+            incompatible=incompatible,
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+
+    def _read_varying(self) -> set[str]:
+        """Return the parameters that the present trial has read and that differ between trials."""
+        return self._unread.now & {"epochs", *self._job.varying}
+
+    def _follows_from_the_file(self, error: Incompatible, params: Params) -> bool:
+        """Return whether every trial of the sweep would be refused as the one with these parameters was.
+
+        A refusal that says which parameters it is about follows from these and from the code, and only a text, a truth
+        or a list chooses between pieces of code. Of any other refusal nothing is known but what was read before it.
+        """
+        if not error.about:
+            return not self._read_varying()
+        asked = {*error.about} & {*params}
+        return asked <= {*self._job.constant} and not self._unread.now & {*self._job.choosing}
+
+    def _unread_settings(self) -> list[str]:
+        """Return a line for each key of `training` that a function has not read in an epoch, once."""
+        if self._told_settings or not isinstance(self._trainable, FunctionTrainable):
+            return []
+        self._told_settings = True
+        unread = [key for key in self._job.settings if key not in self._trainable.training_read]
+        return [f"nothing has read training.{key} in a whole epoch, so it has no effect" for key in unread]
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -296,6 +336,7 @@ class Worker:
             except Stopped as stopped:
                 told = first_line(str(stopped))
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
+        self._notices += self._unread_settings() if epochs else ()
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None

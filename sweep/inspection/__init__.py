@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.inspection import dependencies, hyperparameter_reads, unconditional
+from sweep.inspection import dependencies, hyperparameter_reads, report_reads, unconditional
 from sweep.inspection.dependencies import (
     Definitions,
     Distribution,
@@ -120,6 +120,17 @@ class Source:
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
         return unconditional.lacks(self.trainable, names, self.trees)
+
+    def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
+        """Return those of some facts about its trial that a function, or a class of the author's own, surely ignores.
+
+        They are attributes of ``report`` or of the assignment, such as ``fold``, or keys of one that is a mapping.
+        """
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        definition = unconditional.definition(self.trainable, self.trees)
+        if definition is None or not self.lacks("a method that no class has"):  # it may inherit from what is not seen
+            return []
+        return report_reads.surely_unread(definition, theirs, names, group)
 
     @property
     def is_function(self) -> bool:

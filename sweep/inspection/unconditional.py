@@ -26,8 +26,14 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is a function for sure."""
+    return isinstance(definition(trainable, trees), Function)
+
+
+def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
+    """Return the definition of a function or class ``module:Name``; None if that is not sure."""
     module, _, name = trainable.partition(":")
-    return isinstance(_resolved(module, name, trees, set())[1], Function)
+    node = _resolved(module, name, trees, set())[1]
+    return node if isinstance(node, Function | ast.ClassDef) else None
 
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:

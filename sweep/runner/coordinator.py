@@ -18,7 +18,17 @@ from msgspec import structs
 from sweep.backends import Lost, Order, Progress
 from sweep.contract import Devices, parts
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
@@ -242,6 +252,7 @@ class Coordinator:
         if not self._check_first(fresh, lacks) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
+        self._check_compatible(there, end)
         if trial in self._out and (overdue := there.overdue()):
             self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
@@ -480,6 +491,13 @@ class Coordinator:
             self.error = TrainableError(lacks.reason)
             self.stop(lacks.reason)
         return self.error is None
+
+    def _check_compatible(self, trial: OpenTrial, end: TrialEnded | None) -> None:
+        """End the sweep with an error if a trial was refused for what every trial would be refused for."""
+        is_first = not any(one.reported for one in self._ledger.trials.values())
+        if end and end.incompatible and is_first and trial.state.role is Role.SEARCH:
+            self.error = TrainableError(f"{self._spec.trainable}, in trial {end.trial} as in every other: {end.reason}")
+            self.stop(end.reason)
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
         """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""

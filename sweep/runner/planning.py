@@ -30,9 +30,10 @@ from sweep.space import Parameter, Space, allowed_share, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
+from sweep.spec.blocks import Training
 from sweep.spec.validation import show
 from sweep.store import sweep_info
-from sweep.text import did_you_mean, guess, printable
+from sweep.text import did_you_mean, guess, printable, setting
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -346,7 +347,7 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
-    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec)):
+    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *_ignored(spec, source)):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
@@ -423,6 +424,34 @@ def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     what += ": it is a function" if source.is_function else ": it has no group()"
     hint = "derive it from trainables.keras_trainable.KerasTrainable, or leave fuse out"
     yield Problem("training.fuse", what, hint)
+
+
+BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items()}
+
+
+def settings(spec: Spec) -> tuple[str, ...]:
+    """Return the keys of `training` that are not as by default."""
+    return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
+
+
+def _ignored(spec: Spec, source: Source) -> Iterator[Problem]:
+    """Yield what the file asks of a function, or of a class of another kind, that surely does not look at it."""
+    if source.derives_from(KERAS_TRAINABLE):
+        return
+    kind, report = ("a function", "report") if source.is_function else ("no KerasTrainable", "assignment")
+    if spec.folds and source.reads_of_its_trial_not(["fold"]):
+        what = (
+            f"{spec.folds}, and {spec.trainable} is {kind} that does not read {report}.fold: all folds would be alike"
+        )
+        hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
+        yield Problem("folds", what, hint)
+    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused in other words, or counted for it
+    asked = [name for name in settings(spec) if name not in elsewhere]
+    for name in source.reads_of_its_trial_not(asked, "training"):
+        value = setting(spec.training[name])
+        what = f"{value}, and {spec.trainable} is {kind} that does not read {report}.training"
+        hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
+        yield Problem(f"training.{name}", what, hint)
 
 
 def _workers(spec: Spec, source: Source) -> Iterator[Problem]:

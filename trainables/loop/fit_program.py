@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Incompatible
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
@@ -39,7 +40,7 @@ from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
 
-class NotInFit(Exception):
+class NotInFit(Incompatible):
     """`Model.fit` would train something else than the sweep file asks for."""
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.patience import Plateau, is_exhausted
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk
@@ -28,7 +29,7 @@ from trainables.recipe import refusals, schedules
 from trainables.recipe.phases import Span
 from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
-from trainables.recipe.schedules import Plateau, Reduction
+from trainables.recipe.schedules import Reduction
 from trainables.state import checkpoint
 
 
@@ -116,8 +117,7 @@ class Trial:
     @property
     def finished(self) -> bool:
         """Whether all epochs are trained, or more would be in vain."""
-        patience = self.assignment.training.get("patience")
-        in_vain = isinstance(patience, int) and self.waited.waited >= patience
+        in_vain = is_exhausted(self.waited, self.assignment.training)
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from sweep import keras_backend
+from sweep.contract import Incompatible
 from sweep.hyperparameters import Hyperparameters
 from trainables.recipe.schedules import SHAPING, is_plateau
 
@@ -35,7 +36,7 @@ INSTEAD = {
 """What does the work of Keras's callbacks here."""
 
 
-class Refused(Exception):
+class Refused(Incompatible):
     """The author's code asks for what this loop would silently leave out."""
 
 

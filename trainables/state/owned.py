@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Incompatible
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 from trainables.state import origins
@@ -27,7 +28,7 @@ _TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 
 
-class NotOwned(Exception):
+class NotOwned(Incompatible):
     """A graph touches state that can neither be put back nor saved."""
 
 
@@ -281,7 +282,7 @@ def raw_of(variable: Any) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-class NotInScope(Exception):
+class NotInScope(Incompatible):
     """A model, optimizer or metric was made outside of the strategy's scope."""
 
 
