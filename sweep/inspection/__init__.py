@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.inspection import dependencies, hyperparameter_reads, report_reads, unconditional
+from sweep.inspection import dependencies, hyperparameter_reads, own_models, report_reads, unconditional
 from sweep.inspection.dependencies import (
     Definitions,
     Distribution,
@@ -120,6 +120,21 @@ class Source:
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
         return unconditional.lacks(self.trainable, names, self.trees)
+
+    def idle(self) -> dict[str, str]:
+        """Return the standard hyperparameters that a `KerasTrainable` surely leaves without effect, and why."""
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        if self.doubts or not self.derives_from(KERAS_TRAINABLE):
+            return {}
+        found: dict[str, str] = {}
+        for one in own_models.idle(self.trainable, self.trees, theirs):
+            unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
+            found.update(dict.fromkeys(unread, one.why))
+        return found
+
+    def _may_be_read_by_author(self, name: str) -> bool:
+        """Return whether the user's own modules may read a parameter: they do, or its name appears there."""
+        return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
 
     def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
         """Return those of some facts about its trial that a function, or a class of the author's own, surely ignores.

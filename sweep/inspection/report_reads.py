@@ -23,7 +23,7 @@ def surely_unread(
             return list(names)
         if _is_passed_on(trainable, theirs):
             return []
-    used = _used_by(trainable, theirs)
+    used = used_by(trainable, theirs)
     read = {name for node in used for name in _attributes(node)}
     if not group:
         return [name for name in names if name not in read]
@@ -31,7 +31,7 @@ def surely_unread(
     return [] if keys is None else [name for name in names if name not in keys]
 
 
-def _used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
+def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
     """Return the definition of a trainable and those of all functions and classes that it may use, by their names."""
     definitions: dict[str, list[ast.AST]] = {}
     for tree in theirs.values():
@@ -81,7 +81,7 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function does more with its report than call it, read its attributes, and give it to ``theirs``."""
+    """Return whether a function does more with its report than call it, read it, and hand it to code of ``theirs``."""
     given = positional(function)
     report = given[1].arg if len(given) > 1 else ""
     known = {one.name for tree in theirs.values() for one in ast.walk(tree) if isinstance(one, Function | ast.ClassDef)}

@@ -64,6 +64,18 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     return False
 
 
+def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """Return where a name of a module is defined, through imports, and its definition; None if that is not sure."""
+    return _resolved(module, name, trees, set())
+
+
+def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
+    """Return the names that a class and its bases among these modules define in their bodies."""
+    found: set[str] = set()
+    _collect(module, name, trees, found, set())
+    return found
+
+
 def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
     """Return the module and the name of a base class, as the module of its subclass names it."""
     owner, _, name = ast.unparse(base).rpartition(".")

@@ -103,7 +103,8 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
     missing = [*not_importable(source), *_another_backend(where, source)] if here else []
-    refuse([*missing, *_unread(spec, where, source), *infeasible(spec, where, source)])
+    wrong = [*_unread(spec, where, source), *_idle(spec, where, source)]
+    refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
 
 def _another_backend(where: str, source: Source) -> Iterator[Problem]:
@@ -129,6 +130,25 @@ def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
         if not source.may_read(name):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
+
+
+def _idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield the standard hyperparameters that the author's own methods or model leave without effect."""
+    why = source.idle()
+    for name in spec.space.names:
+        known = name if name in why else f"{name.partition('.')[0]}.*"
+        if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
+            place = spec.places.get(name, f"{where}: parameters.{name}")
+            yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
+
+
+PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
+"""What is read apart from schedule(), which sees no results."""
+
+
+def _may_be_a_plateau(spec: Spec) -> bool:
+    domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
+    return any("plateau" in (choices(domain) or ("plateau",)) for domain in domains)
 
 
 def check_inline(spec: Spec, where: str) -> None:

@@ -203,7 +203,7 @@ class Trial:
             metrics=metrics,
             time=time.time(),
             time_s=spent.time_s,
-            learning_rate=float(rates[-1]) if trained.rate is None else trained.rate,
+            learning_rate=self._rate_of(rates, trained),
             examples_per_s=trained.examples / spent.train_s,
             measures={
                 "step_s": (spent.train_s - trained.wait_s) / len(rates),
@@ -216,6 +216,12 @@ class Trial:
                 **self.gauges.end(spent.trials),
             },
         )
+
+    def _rate_of(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
+        """Return the learning rate of the last update; None where the model's own optimizers know it alone."""
+        if self.program.optimizer_is_idle:
+            return None
+        return float(rates[-1]) if trained.rate is None else trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
         """Return the metrics of the trial's model on test data, named without ``val_``; raise DataError.
@@ -357,6 +363,9 @@ class Trial:
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = own_rate(program.parts.optimizer)
+    own_optimizers = program.optimizer_is_idle or refusals.own_methods(program.model, "compile")
+    if own_optimizers:
+        refusals.check_idle_optimizer(program.model, hp, structure.made_with, clips=not program.optimizer_is_idle)
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own

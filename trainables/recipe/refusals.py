@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 
-from sweep import keras_backend
+from sweep import keras_backend, standard_hyperparameters
 from sweep.contract import Incompatible
 from sweep.hyperparameters import Hyperparameters
-from trainables.recipe.schedules import SHAPING, is_plateau
+from trainables.recipe.schedules import is_plateau
 
 FIT = "set `training: {loop: fit}` in the sweep file"
 
@@ -178,11 +178,42 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 
     ``read``: they read the learning rate themselves.
     """
-    both = [name for name in (*SHAPING, *(() if read else ("learning_rate",))) if name in hp]
+    both = [name for name in (*standard_hyperparameters.SHAPING, *(() if read else ("learning_rate",))) if name in hp]
     if both:
         raise Refused(
             f"there is a learning-rate schedule or a compile() of its own, and the trial has {', '.join(both)}, which "
-            "would have no effect; leave out one of them, or read it there"
+            "would have no effect; leave out one of them, or read it there",
+            about=both,
+        )
+
+
+def check_idle_optimizer(model: keras.Model, hp: Hyperparameters, read: Container[str], *, clips: bool) -> None:
+    """Raise Refused for parameters of an optimizer that does not train the model, for it brings its own.
+
+    ``read``: what model() reads for these; ``clips``: whether the loop or Keras clips their gradients all the same.
+    """
+    asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
+    asked += () if clips else standard_hyperparameters.CLIPPING
+    asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # else each reads some of them
+    idle = [name for name in asked if name in hp and name not in read]
+    idle += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
+    if idle:
+        raise Refused(
+            f"{type(model).__name__} trains itself by optimizers of its own, and the trial has {', '.join(idle)}, "
+            "which would have no effect; leave it out, read it in model() and make them with it, or apply gradients "
+            "with self.optimizer, which is the trial's",
+            about=idle,
+        )
+
+
+def check_idle_loss(idle: Sequence[str]) -> None:
+    """Raise Refused for parameters of a loss by which nothing is trained."""
+    names = [name for name in idle if name == "label_smoothing" or name.startswith("loss_weights.")]
+    if names:
+        raise Refused(
+            f"the trial has {', '.join(names)}, and training does not use the loss that it belongs to, for a step or a "
+            "compute_loss() has its own; leave it out, read it there, or train by self.compute_loss(...)",
+            about=names,
         )
 
 

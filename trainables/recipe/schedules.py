@@ -88,8 +88,6 @@ def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
 
-SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
-"""The parameters that make of a peak rate the rate of each update."""
 READS = (
     "learning_rate",
     "lr_schedule",

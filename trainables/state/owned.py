@@ -251,6 +251,16 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
 
 
+def components(variables: Iterable[Any], replicas: Replicas) -> list[Any]:
+    """Return TensorFlow's variables of some of Keras's, one for each replica."""
+    return [part for variable in variables for part in replicas.of_each(raw_of(variable))]
+
+
+def captured_by(graphs: Sequence[Any]) -> set[int]:
+    """Return the identities of the handles of all variables that some graphs use."""
+    return {id(variable.handle) for variable in _touched(graphs)}
+
+
 def _touched(graphs: Sequence[Any]) -> list[Any]:
     """The variables whose handles the graphs have captured, in that order."""
     found = {}
