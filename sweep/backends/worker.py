@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -22,6 +22,7 @@ from sweep import backends, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
+from sweep.backends.unread import UnreadParameters
 from sweep.contract import (
     Apart,
     Assignment,
@@ -35,12 +36,11 @@ from sweep.contract import (
     Trainable,
 )
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.hyperparameters import Watched
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
-from sweep.text import guess, printable
+from sweep.text import printable
 
 STEP_S = 1.0
 
@@ -114,8 +114,7 @@ class Worker:
             self._notices.append(
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
-        self._unread = UnreadParameters(job.unsure)
-        self._told_settings = False  # whether it was said which keys of `training` a function does not read
+        self._unread = UnreadParameters(job)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -208,9 +207,7 @@ class Worker:
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
-            incompatible = isinstance(caught, Incompatible) and self._follows_from_the_file(
-                caught, trial.order.assignment.params
-            )
+            incompatible = self._refuses_all(trial, caught)
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -231,34 +228,16 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
-            regardless=status is Status.FAILED and not self._read_varying(),
+            regardless=status is Status.FAILED and not self._unread.varying,
             incompatible=incompatible,
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
-    def _read_varying(self) -> set[str]:
-        """Return the parameters that the present trial has read and that differ between trials."""
-        return self._unread.now & {"epochs", *self._job.varying}
-
-    def _follows_from_the_file(self, error: Incompatible, params: Params) -> bool:
-        """Return whether every trial of the sweep would be refused as the one with these parameters was.
-
-        A refusal that says which parameters it is about follows from these and from the code, and only a text, a truth
-        or a list chooses between pieces of code. Of any other refusal nothing is known but what was read before it.
-        """
-        if not error.about:
-            return not self._read_varying()
-        asked = {*error.about} & {*params}
-        return asked <= {*self._job.constant} and not self._unread.now & {*self._job.choosing}
-
-    def _unread_settings(self) -> list[str]:
-        """Return a line for each key of `training` that a function has not read in an epoch, once."""
-        if self._told_settings or not isinstance(self._trainable, FunctionTrainable):
-            return []
-        self._told_settings = True
-        unread = [key for key in self._job.settings if key not in self._trainable.training_read]
-        return [f"nothing has read training.{key} in a whole epoch, so it has no effect" for key in unread]
+    def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
+        """Return whether every trial of the search would be refused as this one was."""
+        of_the_search = not trial.order.whole
+        return of_the_search and isinstance(error, Incompatible) and self._unread.hangs_on_the_file(error)
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -336,7 +315,8 @@ class Worker:
             except Stopped as stopped:
                 told = first_line(str(stopped))
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
-        self._notices += self._unread_settings() if epochs else ()
+        if epochs and isinstance(self._trainable, FunctionTrainable):
+            self._notices += self._unread.told_of_settings(self._trainable.training_read)
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
@@ -507,28 +487,3 @@ class Worker:
             self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
             self.surroundings.imported()
         return self._trainable
-
-
-class UnreadParameters:
-    """Watches what a worker's trials read of their parameters."""
-
-    def __init__(self, unsure: Iterable[str]) -> None:
-        self._open = set(unsure)
-        self._seen: set[str] = set()  # also names that were asked for and are not there
-        self.now: set[str] = set()  # those of the present trial
-
-    def watched(self, params: Params) -> Params:
-        """Return the parameters as a trainable gets them: they tell what is read."""
-        self.now = set()
-        return Watched(params, self.now)
-
-    def told(self, params: Params) -> list[str]:
-        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
-        self._seen |= self.now
-        due = sorted(self._open & set(params))
-        self._open -= set(due)
-        return [self._line(name, params) for name in due if name not in self._seen]
-
-    def _line(self, name: str, params: Params) -> str:
-        hint = guess(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -18,17 +18,7 @@ from msgspec import structs
 from sweep.backends import Lost, Order, Progress
 from sweep.contract import Devices, parts
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import (
-    EpochReported,
-    Event,
-    Facts,
-    Role,
-    SessionEnded,
-    SessionStarted,
-    Status,
-    TrialEnded,
-    TrialStarted,
-)
+from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
@@ -249,10 +239,9 @@ class Coordinator:
         end = end and self._terms.spared(end, there.state.retries)
         if progress.fault:
             self._fail(progress.fault)
-        if not self._check_first(fresh, lacks) or not self._hear(there, fresh, end):
+        if not self._check_first(fresh, end) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
-        self._check_compatible(there, end)
         if trial in self._out and (overdue := there.overdue()):
             self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
@@ -485,19 +474,12 @@ class Coordinator:
                 pass
         return change
 
-    def _check_first(self, epochs: Sequence[EpochReported], lacks: TrialEnded | None) -> bool:
-        """Return whether the first epoch of all has its metrics; else every trial would lack them."""
-        if lacks and not epochs and not any(trial.reported for trial in self._ledger.trials.values()):
-            self.error = TrainableError(lacks.reason)
-            self.stop(lacks.reason)
-        return self.error is None
-
-    def _check_compatible(self, trial: OpenTrial, end: TrialEnded | None) -> None:
-        """End the sweep with an error if a trial was refused for what every trial would be refused for."""
-        is_first = not any(one.reported for one in self._ledger.trials.values())
-        if end and end.incompatible and is_first and trial.state.role is Role.SEARCH:
-            self.error = TrainableError(f"{self._spec.trainable}, in trial {end.trial} as in every other: {end.reason}")
+    def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
+        """Return whether the sweep may go on: its first trial did not fail for what every other would fail for."""
+        if end and end.incompatible and not epochs and not any(one.reported for one in self._ledger.trials.values()):
+            self.error = TrainableError(end.reason)
             self.stop(end.reason)
+        return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
         """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""

@@ -6,7 +6,6 @@ Some of it can be known to fail in every trial, for all that the trainable reads
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,14 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import doctor, keras_backend, standard_hyperparameters
+from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
-from sweep.runner import methods, pricing
+from sweep.runner import methods, pricing, without_effect
 from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
@@ -30,10 +29,9 @@ from sweep.space import Parameter, Space, allowed_share, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
-from sweep.spec.blocks import Training
 from sweep.spec.validation import show
 from sweep.store import sweep_info
-from sweep.text import did_you_mean, guess, printable, setting
+from sweep.text import did_you_mean, guess, printable
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -102,25 +100,9 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    missing = [*not_importable(source), *_another_backend(where, source)] if here else []
-    wrong = [*_unread(spec, where, source), *_idle(spec, where, source)]
+    missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
+    wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
-
-
-def _another_backend(where: str, source: Source) -> Iterator[Problem]:
-    """Yield that Keras would run on another backend than a `KerasTrainable` needs."""
-    if not source.derives_from(KERAS_TRAINABLE):
-        return
-    try:
-        backend, setting = source.environment_value("KERAS_BACKEND"), source.trainable.partition(":")[0]
-    except ValueError:  # only importing it would tell; the first trial does
-        return
-    if not backend:
-        backend, setting = keras_backend.configured(os.environ)
-    if what := keras_backend.misfit(backend):
-        yield Problem(
-            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
-        )
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -130,25 +112,6 @@ def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
         if not source.may_read(name):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
-
-
-def _idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the standard hyperparameters that the author's own methods or model leave without effect."""
-    why = source.idle()
-    for name in spec.space.names:
-        known = name if name in why else f"{name.partition('.')[0]}.*"
-        if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
-            place = spec.places.get(name, f"{where}: parameters.{name}")
-            yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
-
-
-PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
-"""What is read apart from schedule(), which sees no results."""
-
-
-def _may_be_a_plateau(spec: Spec) -> bool:
-    domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
-    return any("plateau" in (choices(domain) or ("plateau",)) for domain in domains)
 
 
 def check_inline(spec: Spec, where: str) -> None:
@@ -367,7 +330,7 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
-    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *_ignored(spec, source)):
+    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *without_effect.ignored(spec, source)):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
@@ -444,34 +407,6 @@ def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     what += ": it is a function" if source.is_function else ": it has no group()"
     hint = "derive it from trainables.keras_trainable.KerasTrainable, or leave fuse out"
     yield Problem("training.fuse", what, hint)
-
-
-BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items()}
-
-
-def settings(spec: Spec) -> tuple[str, ...]:
-    """Return the keys of `training` that are not as by default."""
-    return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
-
-
-def _ignored(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield what the file asks of a function, or of a class of another kind, that surely does not look at it."""
-    if source.derives_from(KERAS_TRAINABLE):
-        return
-    kind, report = ("a function", "report") if source.is_function else ("no KerasTrainable", "assignment")
-    if spec.folds and source.reads_of_its_trial_not(["fold"]):
-        what = (
-            f"{spec.folds}, and {spec.trainable} is {kind} that does not read {report}.fold: all folds would be alike"
-        )
-        hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
-        yield Problem("folds", what, hint)
-    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused in other words, or counted for it
-    asked = [name for name in settings(spec) if name not in elsewhere]
-    for name in source.reads_of_its_trial_not(asked, "training"):
-        value = setting(spec.training[name])
-        what = f"{value}, and {spec.trainable} is {kind} that does not read {report}.training"
-        hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
-        yield Problem(f"training.{name}", what, hint)
 
 
 def _workers(spec: Spec, source: Source) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
@@ -203,7 +203,7 @@ class Session:
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,
-            settings=planning.settings(spec),
+            settings=without_effect.settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",

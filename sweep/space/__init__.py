@@ -98,11 +98,6 @@ class Parameter:
         return not isinstance(self.domain, Constant | Tied)
 
     @property
-    def is_always_a_number(self) -> bool:
-        """Whether every point has it, as a number."""
-        return self.when is None and all(is_number(value) for value in choices(self.domain) or ())
-
-    @property
     def adaptable(self) -> bool:
         """Whether an evolution strategy can adapt it: a number that every trial has, of more than one value."""
         if self.when is not None or not isinstance(self.domain, Range):
@@ -154,20 +149,18 @@ class Space:
         """The parameters that are not the same in all points, and what they can be."""
         return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
 
-    @cached_property
+    @property
     def constant(self) -> tuple[str, ...]:
         """The parameters that all points have, with the same value."""
         return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
 
-    @cached_property
+    @property
     def choosing(self) -> tuple[str, ...]:
-        """The parameters by which code can tell apart kinds of points: those that are not the same number or a range.
-
-        Texts, truths and lists that differ between points, and whatever only some points have.
-        """
-        return tuple(
-            one.name for one in self.parameters if one.name not in self.constant and not one.is_always_a_number
-        )
+        """The parameters that differ between points and are not numbers of all of them: code may branch on these."""
+        numbers = {
+            one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
+        }
+        return tuple(name for name in self.names if name not in numbers and name not in self.constant)
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
