@@ -363,9 +363,7 @@ class Trial:
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = own_rate(program.parts.optimizer)
-    own_optimizers = program.optimizer_is_idle or refusals.own_methods(program.model, "compile")
-    if own_optimizers:
-        refusals.check_idle_optimizer(program.model, hp, structure.made_with, clips=not program.optimizer_is_idle)
+    refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own

@@ -187,23 +187,27 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
         )
 
 
-def check_idle_optimizer(model: keras.Model, hp: Hyperparameters, read: Container[str], *, clips: bool) -> None:
-    """Raise Refused for parameters of an optimizer that does not train the model, for it brings its own.
+def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
+    """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
-    ``read``: what model() reads for these; ``clips``: whether the loop or Keras clips their gradients all the same.
+    ``read``: the parameters that model() reads, for its optimizers as well; ``idle``: training does not use the one
+    that Keras and the loop know of, and could clip the gradients of.
     """
+    compiled = bool(own_methods(model, "compile"))
+    if not idle and not compiled:
+        return
+    several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
     asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
-    asked += () if clips else standard_hyperparameters.CLIPPING
+    asked += standard_hyperparameters.CLIPPING if idle or several else ()
     asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # else each reads some of them
-    idle = [name for name in asked if name in hp and name not in read]
-    idle += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
-    if idle:
-        raise Refused(
-            f"{type(model).__name__} trains itself by optimizers of its own, and the trial has {', '.join(idle)}, "
-            "which would have no effect; leave it out, read it in model() and make them with it, or apply gradients "
-            "with self.optimizer, which is the trial's",
-            about=idle,
-        )
+    unread = [name for name in asked if name in hp and name not in read]
+    unread += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
+    if unread:
+        cause = "has a compile() of its own" if compiled else "trains itself by optimizers of its own"
+        instead = "leave it out, or read it in model() and make them with it"
+        instead += "" if compiled else ", or apply gradients with self.optimizer, which is the trial's"
+        what = f"{type(model).__name__} {cause}, and the trial has {', '.join(unread)}, which would have no effect"
+        raise Refused(f"{what} on its optimizers; {instead}", about=unread)
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
