@@ -1,4 +1,5 @@
 from typing import Any
+
 EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "batch_size": ({}, {"batch_size": 8}),
     "per_replica_batch_size": ({"batch_size": None}, {"per_replica_batch_size": 8}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -73,8 +74,6 @@ second.train(lambda epoch: seen.append(epoch) or epoch.epoch < 6)
 second.end()
 print(json.dumps([epoch.metrics["val_loss"] for epoch in seen]))
 """
-    import json
-
     params = {name: whole.trials.iloc[0][f"param.{name}"].item() for name in ("learning_rate", "units")}
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", train_in_two_parts, json.dumps(params)]

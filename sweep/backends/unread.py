@@ -16,7 +16,7 @@ class UnreadParameters:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._open = set(job.unsure)
+        self._open = {*job.unsure, *job.sometimes}
         self._open_settings = [*job.settings]  # keys of `training`
         self._present: frozenset[str] = frozenset()  # parameters of the present trial
         self._seen: set[str] = set()  # also names that were asked for and are not there
@@ -52,9 +52,11 @@ class UnreadParameters:
         """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
         self._seen |= self.now
         due = sorted(self._open & set(params))
+        if self.now & {*self._job.choosing}:  # another choice may read what this one has no use for
+            due = [name for name in due if name not in self._job.sometimes or name in self.now]
         self._open -= set(due)
         return [self._line(name, params) for name in due if name not in self._seen]
 
     def _line(self, name: str, params: Params) -> str:
-        hint = guess(name, self._seen - set(params))
+        hint = "" if name in self._job.sometimes else guess(name, self._seen - set(params))
         return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -200,6 +200,7 @@ class Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
+            sometimes=without_effect.read_sometimes(spec, self.training.source),
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,

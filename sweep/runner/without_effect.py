@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from sweep import keras_backend
+from sweep import keras_backend, standard_hyperparameters
 from sweep.errors import Problem
 from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.space.domains import choices
@@ -49,6 +49,17 @@ def idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
         if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
+
+
+def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
+    """Return the parameters that a `KerasTrainable` reads where another parameter or its methods have a use for them.
+
+    So it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its model has one.
+    """
+    if not source.derives_from(KERAS_TRAINABLE):
+        return ()
+    known = {name for names in standard_hyperparameters.OF_METHODS.values() for name in names}
+    return tuple(name for name in spec.space.names if name in known | {"reference_batch_size"})
 
 
 PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")

@@ -97,3 +97,17 @@ def test_a_refusal_hangs_on_the_file_alone_if_no_sampled_value_can_be_its_cause(
     for name in read.split():
         watched.get(name)
     assert unread.hangs_on_the_file(Incompatible("no", about=about.split())) is hangs
+
+
+def test_what_is_read_for_some_choices_is_told_of_only_where_no_choice_was_made() -> None:
+    params = {"optimizer": "adam", "momentum": 0.9}
+    unread = unread_of(sometimes=("momentum",))
+    unread.watched(params).get("optimizer")
+    assert unread.told(params) == ["nothing has read parameter 'momentum' in a whole epoch"]
+
+    unread = unread_of(sometimes=("momentum",), choosing=("optimizer",))
+    unread.watched(params).get("optimizer")
+    assert unread.told(params) == []
+    watched = unread.watched({**params, "optimizer": "sgd"})
+    watched.get("momentum")
+    assert unread.told(params) == []
