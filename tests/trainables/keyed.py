@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -100,6 +101,11 @@ KINDS: Mapping[str, tuple[type[KerasTrainable], Mapping[str, Any]]] = {
 """By kind: a trainable, and its block `training`."""
 
 
+@functools.cache
+def _numbers_before(kind: str, params: tuple[tuple[str, Any], ...]) -> list[Any]:
+    return numbers(kind, dict(params))
+
+
 def numbers(kind: str, params: Mapping[str, Any]) -> list[Any]:
     """Return what an epoch or two of a trial of this kind report, and the weights after them."""
     make, training = KINDS[kind]
@@ -116,4 +122,4 @@ def effect(kind: str, without: Mapping[str, Any], given: Mapping[str, Any], name
     except Incompatible as error:
         stem = names.partition(".")[0]
         return "refused" if stem in str(error) else f"refused without its name: {error}"
-    return "works" if changed != numbers(kind, without) else "silent"
+    return "works" if changed != _numbers_before(kind, tuple(without.items())) else "silent"
