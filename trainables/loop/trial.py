@@ -364,6 +364,8 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
+    if program.optimizer_is_idle:
+        return own
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own
