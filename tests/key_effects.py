@@ -37,7 +37,8 @@ def refused(kinds: str, **more: str) -> dict[str, str]:
 
 ROWS = [
     row("batch_size per_replica_batch_size validation_batch_size steps_per_epoch validation_steps shuffle"),
-    row("shuffle_buffer cache_features random_erasing class_weights frozen_layers dropout"),
+    row("shuffle_buffer random_erasing class_weights frozen_layers dropout"),
+    row("cache_features", refused("model_step own_optimizers")),
     row(
         "learning_rate lr_scaling reference_batch_size warmup_epochs warmup_steps lr_schedule lr_final lr_initial "
         "lr_power lr_lengthening lr_drop_factor lr_rise lr_restarts lr_drops lr_patience lr_drop_epochs",

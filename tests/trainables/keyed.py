@@ -26,7 +26,9 @@ class Compiled(KerasTrainable):
         y[:30] = 0  # classes of different sizes
         return (x[:44], y[:44]), (x[44:], y[44:])
 
-    def features(self, hp: Any) -> keras.Model:
+    def features(self, hp: Any) -> keras.Model | None:
+        if "cache_features" not in hp:
+            return None
         return keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Rescaling(2.0)])
 
     def model(self, hp: Any) -> keras.Model:
