@@ -193,6 +193,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
     regardless: bool = False  # it failed before it had read any parameter that differs between trials
+    incompatible: bool = False  # it failed for what the file asks of this code, whatever the parameters' values
     asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
     waits: bool = False  # interrupted where it pauses, until its rule lets it go on; or pruned as it still paused there
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before

@@ -63,6 +63,7 @@ class Session(Joining):
     """
 
     def __init__(self, author: Author) -> None:
+        refusals.check_backend()
         self._author = author
         self._programs = Programs()
         self._data = AuthorData(OWN)
@@ -385,6 +386,7 @@ class Session(Joining):
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
+            refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
         own |= copies
@@ -394,7 +396,14 @@ class Session(Joining):
         if entropy.line:
             built.differs = f"{entropy.line} draws from the machine"
         structure = replace(
-            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, made=left, example=example, targets=targets
+            key,
+            keeps_rate=made.keeps_rate,
+            made_with=made.read,
+            drew=drew,
+            attributes=own,
+            made=left,
+            example=example,
+            targets=targets,
         )
         if built.kept:
             most = cache.room(placement, assignment.devices)

@@ -56,7 +56,11 @@ class Job:
     profile: bool = False  # of the first trial
     target: float | None = None  # of the objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    sometimes: tuple[str, ...] = ()  # parameters that are read where others have a use for them, as an optimizer has
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
+    constant: tuple[str, ...] = ()  # parameters that are the same in all trials
+    choosing: tuple[str, ...] = ()  # parameters that differ and are no numbers, by which code chooses what it makes
+    settings: tuple[str, ...] = ()  # keys of `training` that are not as by default
     price: Price | None = None  # of a GPU for an hour
     store: str | None = None  # URL of the sweep in an object store: then nodes share no folder
     stand_in: str | None = None  # name of the folder, in each node's temporary one, that stands for the results folder

@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -22,17 +22,28 @@ from sweep import backends, errors, native_readers, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
-from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
+from sweep.backends.unread import UnreadParameters
+from sweep.contract import (
+    Apart,
+    Assignment,
+    Diverged,
+    EpochReported,
+    Facts,
+    Incompatible,
+    OtherData,
+    Report,
+    Stopped,
+    Trainable,
+)
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Inputs, Params, Status, TrialEnded, as_floats, encode
+from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.hyperparameters import Watched
 from sweep.read_recorder import recorder
 from sweep.state import imports, trials
 from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
-from sweep.text import guess, printable
+from sweep.text import printable
 
 STEP_S = 1.0
 
@@ -113,7 +124,7 @@ class Worker:
             self._notices.append(
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
-        self._unread = UnreadParameters(job.unsure)
+        self._unread = UnreadParameters(job)
         self._changed_modules: tuple[str, ...] = ()
         self._stop_seeding = imports.seed(job.data_seed)
 
@@ -181,6 +192,7 @@ class Worker:
             raise RuntimeError("the worker has no trial")
         epochs: list[EpochReported] = []
         fault: str | None = None
+        incompatible = False
         facts = Facts()
         try:
             self.surroundings.check()
@@ -208,6 +220,7 @@ class Worker:
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
+            incompatible = self._refuses_all(trial, caught)
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -228,7 +241,8 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
-            regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
+            regardless=status is Status.FAILED and not self._unread.varying,
+            incompatible=incompatible,
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
         if not spoilt and self._alone:
@@ -238,6 +252,11 @@ class Worker:
     def _stale(self) -> str:
         """Return what earlier trials have changed in this process for good; empty where that is nothing."""
         return trials.stale() or line_of_stale(self.surroundings.resisting)
+
+    def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
+        """Return whether every trial of the search would be refused as this one was."""
+        of_the_search = not trial.order.whole
+        return of_the_search and isinstance(error, Incompatible) and self._unread.hangs_on_the_file(error)
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -342,6 +361,8 @@ class Worker:
             except Stopped as stopped:
                 told = first_line(str(stopped))
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
+        if epochs and isinstance(self._trainable, FunctionTrainable):
+            self._notices += self._unread.told_of_settings(self._trainable.training_read)
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
@@ -526,28 +547,3 @@ class Worker:
             self._trainable = (self._make or self._import())()
             self.surroundings.imported()
         return self._trainable
-
-
-class UnreadParameters:
-    """Watches what a worker's trials read of their parameters."""
-
-    def __init__(self, unsure: Iterable[str]) -> None:
-        self._open = set(unsure)
-        self._seen: set[str] = set()  # also names that were asked for and are not there
-        self.now: set[str] = set()  # those of the present trial
-
-    def watched(self, params: Params) -> Params:
-        """Return the parameters as a trainable gets them: they tell what is read."""
-        self.now = set()
-        return Watched(params, self.now)
-
-    def told(self, params: Params) -> list[str]:
-        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
-        self._seen |= self.now
-        due = sorted(self._open & set(params))
-        self._open -= set(due)
-        return [self._line(name, params) for name in due if name not in self._seen]
-
-    def _line(self, name: str, params: Params) -> str:
-        hint = guess(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

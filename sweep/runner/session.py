@@ -21,7 +21,7 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import Interrupted, StoppedAtOnce, StoreError, SweepError
 from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
-from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
@@ -202,7 +202,11 @@ class Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
+            sometimes=without_effect.read_sometimes(spec, self.training.source),
             varying=tuple(spec.space.varying),
+            constant=spec.space.constant,
+            choosing=spec.space.choosing,
+            settings=without_effect.settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",

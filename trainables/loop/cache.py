@@ -36,6 +36,7 @@ class Structure:
     made: Made = field(default_factory=Made)  # what they left in modules
     drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
+    made_with: frozenset[str] = frozenset()  # what the author has read to make a model and its optimizers
 
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
         """Whether building a program for this trial would give the same graph."""

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.patience import Plateau, is_exhausted
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk
@@ -28,7 +29,7 @@ from trainables.recipe import refusals, schedules
 from trainables.recipe.phases import Span
 from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
-from trainables.recipe.schedules import Plateau, Reduction
+from trainables.recipe.schedules import Reduction
 from trainables.state import checkpoint
 from trainables.state.pristine import Left
 
@@ -119,8 +120,7 @@ class Trial:
     @property
     def finished(self) -> bool:
         """Whether all epochs are trained, or more would be in vain."""
-        patience = self.assignment.training.get("patience")
-        in_vain = isinstance(patience, int) and self.waited.waited >= patience
+        in_vain = is_exhausted(self.waited, self.assignment.training)
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
@@ -206,7 +206,7 @@ class Trial:
             metrics=metrics,
             time=time.time(),
             time_s=spent.time_s,
-            learning_rate=float(rates[-1]) if trained.rate is None else trained.rate,
+            learning_rate=self._rate_of(rates, trained),
             examples_per_s=trained.examples / spent.train_s,
             measures={
                 "step_s": (spent.train_s - trained.wait_s) / len(rates),
@@ -219,6 +219,12 @@ class Trial:
                 **self.gauges.end(spent.trials),
             },
         )
+
+    def _rate_of(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
+        """Return the learning rate of the last update; None where the model's own optimizers know it alone."""
+        if self.program.optimizer_is_idle:
+            return None
+        return float(rates[-1]) if trained.rate is None else trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
         """Return the metrics of the trial's model on test data, named without ``val_``; raise DataError.
@@ -363,6 +369,9 @@ class Trial:
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = own_rate(program.parts.optimizer)
+    refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
+    if program.optimizer_is_idle:
+        return own
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own
