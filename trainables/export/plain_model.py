@@ -14,7 +14,7 @@ from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
-from trainables.loop import building
+from trainables.loop import building, first_trace
 from trainables.loop.trial import Trial
 from trainables.numbers import seeds
 from trainables.numbers.live import Settled
@@ -52,13 +52,15 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
+            if first_trace.lacks_weights(model):
+                building.make_weights_by_step(author, trial.hp, model, record)
             model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)
         model = _as_keras_own(model)
     with averaged(trial):
         unknown = _take_over(trial, model, record)
     example = author.first_example[0]
-    own = _own_inputs(model, example)
+    own = _own_inputs(model, example, trial.program.called_with)
     return Plain(_giving_float32(model, own), unknown, own, reads_data=own is example)
 
 
@@ -121,10 +123,13 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
     return model
 
 
-def _own_inputs(model: keras.Model, example: Any) -> Any:
-    """The example, or a batch of one of the inputs that the model declares where the example does not fit them."""
+def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
+    """Return the example, or where that does not fit a batch of one of the inputs that the model takes.
+
+    A functional model declares them; what others take is what the model's own steps call it with, if they do.
+    """
     if not isinstance(model, Functional | keras.Sequential):
-        return example
+        return example if called_with is None or _alike(called_with, example) else called_with
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras takes those that it knows
@@ -140,6 +145,16 @@ def _own_inputs(model: keras.Model, example: Any) -> Any:
     return keras.tree.map_structure(
         lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
     )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two examples have one structure, and arrays of the same shapes; Keras casts numbers to its own types."""
+    try:
+        keras.tree.assert_same_structure(one, other)
+    except ValueError:
+        return False
+    pairs = zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True)
+    return all(a.shape[1:] == b.shape[1:] for a, b in pairs)
 
 
 def _fits(declared: Any, leaf: Any) -> bool:

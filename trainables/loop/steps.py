@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainables.data.passes import gather_examples
@@ -55,6 +57,10 @@ class Step(ABC):
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Learn which values it gives for an example, before anything is traced."""
+        return
+
+    def prepare_evaluation(self, example: Any) -> None:
+        """Learn which values it gives for an example of the validation data, before anything is traced."""
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
@@ -197,22 +203,32 @@ class KerasStep(Step):
         """``because``: which steps are the model's own."""
         super().__init__(model)
         self.by_itself, self.follows_the_rate = because, follows_the_rate
+        self.called_with = CalledWith()
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
+        self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Be ready to learn which values both steps give."""
 
+        self._example_of_evaluation = example
+
         @functools.cache
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
-            return shapes_of(compute, replicas, intake if training else None, example)
+            if training:
+                return shapes_of(compute, replicas, intake, example)
+            return shapes_of(compute, replicas, None, self._example_of_evaluation)
 
         self._shapes = shapes
 
+    def prepare_evaluation(self, example: Any) -> None:
+        """Learn the values of evaluation from an example of the validation data, whose parts may be others."""
+        self._example_of_evaluation = example
+
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run a step; its values by name."""
-        step, name = (self.model.train_step, "train_step") if training else (self.model.test_step, "test_step")
-        returned = step(as_fit_takes(example))
+        name = _name_of_step(training=training)
+        returned = step_of(self.model, self.called_with, training=training)(as_fit_takes(example))
         if not isinstance(returned, Mapping) or not returned:
             raise refusals.Refused(
                 f"{type(self.model).__name__}.{name}() returned {type(returned).__name__}, expected a dictionary of "
@@ -238,6 +254,77 @@ class KerasStep(Step):
         return found
 
 
+class CalledWith:
+    """The inputs that a model's own steps call it with, which need not be those of the data."""
+
+    def __init__(self) -> None:
+        self._found: dict[bool, Any] = {}  # of training, and of evaluation
+
+    @property
+    def example(self) -> Any:
+        """Zeros in the place of such inputs, a batch of one; None where no step calls the model."""
+        found = self._found.get(False, self._found.get(True))
+        if found is None:
+            return None
+        return tf.nest.map_structure(lambda spec: np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype), found)
+
+    @contextmanager
+    def noting(self, model: keras.Model, *, training: bool) -> Iterator[None]:
+        """Note what the model is called with first inside the block."""
+        if not refusals.own_methods(model, "call"):
+            yield
+            return
+        before, original = vars(model).get("call"), model.call
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if args and training not in self._found and all(map(_is_of_known_shape, tf.nest.flatten(args[0]))):
+                self._found[training] = tf.nest.map_structure(tf.TensorSpec.from_tensor, args[0])
+            return original(*args, **kwargs)
+
+        model.call = call
+        try:
+            yield
+        finally:
+            if before is None:
+                del model.call
+            else:
+                model.call = before
+
+
+def _is_of_known_shape(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
+
+
+def step_of(model: keras.Model, called_with: CalledWith, *, training: bool) -> Callable[[Any], Any]:
+    """Return the step of a model, which notes what it calls the model with.
+
+    It raises Refused for data that the step cannot take, where that can be explained.
+    """
+    name = _name_of_step(training=training)
+    own, step = refusals.own_methods(model, name), getattr(model, name)
+
+    def call(data: Any) -> Any:
+        try:
+            with called_with.noting(model, training=training):
+                return step(data)
+        except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
+            reason = refusals.why_step_fails(model, name, data, error) if own else ""
+            if not own and refusals.own_methods(model, "train_step"):
+                reason = (
+                    f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
+                    f"validation data, which fails: {error}; define test_step(), or return None as validation data"
+                )
+            if not reason:
+                raise
+            raise refusals.Refused(reason) from error
+
+    return call
+
+
+def _name_of_step(*, training: bool) -> str:
+    return "train_step" if training else "test_step"
+
+
 def shapes_of(
     compute: Callable[[Slice, Example], Shares], replicas: Replicas, intake: Intake | None, example: Any
 ) -> dict[str, tf.TensorShape]:
@@ -247,16 +334,17 @@ def shapes_of(
     """
     found: dict[str, tf.TensorShape] = {}
 
-    def on_each() -> None:
-        tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
-        cut = Slice.whole(one, "keras")
-        cut.draw(one, one, 0 if intake else EVALUATION)
-        rows = tf.constant([0])
+    def on_each(rows: tf.Tensor) -> None:
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
+        cut = Slice.whole(tf.shape(rows)[0], "keras")
+        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
         given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)
         with slices.entered(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
-    tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
+    of_any_size = [tf.TensorSpec([None], tf.int32)]
+    run = tf.function(lambda rows: replicas.run(on_each, rows), input_signature=of_any_size, autograph=False)
+    run.get_concrete_function()
     return found
 
 

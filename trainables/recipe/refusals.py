@@ -147,6 +147,20 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
         )
 
 
+def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -> str:
+    """Return what to say of a step of a model's own that cannot unpack its data; nothing for another error."""
+    if "values to unpack" not in str(error):
+        return ""
+    parts = len(data) if isinstance(data, tuple) else 1
+    given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
+    why = "; the weights come from class_weights, or are the third part of the data" if parts == 3 else ""
+    return (
+        f"{type(model).__name__}.{step}() fails with {str(error)!r}, and is given {given} as by Model.fit{why}. Take "
+        "that apart with `x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)`, and weigh its losses by "
+        "sample_weight where it is not None"
+    )
+
+
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
     """What Keras's optimizers do inside `fit` alone, or not under a strategy."""
     name = type(optimizer).__name__
