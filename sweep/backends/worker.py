@@ -22,7 +22,18 @@ from sweep import backends, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
-from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
+from sweep.contract import (
+    Apart,
+    Assignment,
+    Diverged,
+    EpochReported,
+    Facts,
+    NotBegun,
+    OtherData,
+    Report,
+    Stopped,
+    Trainable,
+)
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
@@ -282,7 +293,10 @@ class Worker:
             if self._node.leaving():
                 trial.moves = True
                 return Status.RUNNING, "", None
-            self._begin(trial)
+            try:
+                self._begin(trial)
+            except NotBegun:
+                return Status.INTERRUPTED, "stopped before it began", None
             epochs += trial.again
             if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
                 return Status.RUNNING, "", None
@@ -457,6 +471,7 @@ class Worker:
             params=self._unread.watched(trial.order.assignment.params),
             accumulate=trial.accumulate,
             shared=self._job.shared_folder,
+            stop_file=self._job.stop_file,
             profile=profile,
         )
 

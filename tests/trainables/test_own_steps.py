@@ -24,7 +24,9 @@ from trainables.recipe import losses
 pytestmark = [
     pytest.mark.keras,
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:`build\\(\\)` was called on layer"),  # as in fit: call() leaves layers to the step
+    pytest.mark.filterwarnings(
+        "ignore:`build\\(\\)` was called on layer"
+    ),  # as in fit: call() leaves layers to the step
 ]
 
 EPOCHS = 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +24,7 @@ from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
 from trainables.state.initial import untracked
-from trainables.state.origins import Record
+from trainables.state.origins import Record, is_seed
 from trainables.state.owned import raw_of
 
 
@@ -75,17 +75,28 @@ def averaged(trial: Trial) -> Iterator[None]:
 def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
     """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
     trained = trial.program.model
-    pairs = [*_paired(trained.variables, model.variables)]
+    pairs = _of_model(trained.variables, model.variables)
     theirs = untracked(trial.program.parts.made, trained)
     mine = untracked(record.made, model)
-    pairs += _paired(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
+    pairs += _by_place(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
     for source, target in pairs:
         if raw_of(source) is not raw_of(target):
             target.assign(np.asarray(_first(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
-def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:
+def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
+    """Pair the variables of two models by their places, and those of seed generators by their paths.
+
+    A layer with a live rate always has a generator, and one with the plain rate 0 has none.
+    """
+    weights = ([v for v in variables if not is_seed(v.value)] for variables in (trained, fresh))
+    seeds = {v.path: v for v in trained if is_seed(v.value)}
+    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
+    return [*_by_place(*weights), *of_seeds]
+
+
+def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
     alike = len(trained) == len(fresh) and all(
         tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
     )

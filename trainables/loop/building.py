@@ -16,7 +16,7 @@ import tensorflow as tf
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.parameter_server import PARAMETER_SERVER
-from trainables.devices.replicas import Replicas
+from trainables.devices.replicas import Replicas, in_scope_of_servers
 from trainables.loop import first_trace, fit_program, own_step
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.epoch_average import EpochAverage
@@ -64,11 +64,11 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 
     It is compiled for that as it will be, with an optimizer and metrics that are thrown away. Raises Refused.
     """
-    replicas = Replicas(tf.distribute.get_strategy())
     uncompiled = refusals.own_methods(model, "compile") and not model.compiled
-    if uncompiled or own_step.is_own(author) or replicas.on_servers:
+    if uncompiled or own_step.is_own(author) or in_scope_of_servers():
         return  # `build` refuses these
-    refusals.check_fit(model, replicas.number, validates=author.validates)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    refusals.check_fit(model, replicas, validates=author.validates)
     first = len(record.made)
     if model.compiled:
         first_trace.make_weights(author, hp, model)

@@ -43,19 +43,19 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
     Its optimizer is not built: groups and decay are still to be said of the weights.
     """
     intake = Intake(author, lambda: hp, Mixing.of(hp, author.live))
-    _trace(model, Replicas(tf.distribute.get_strategy()), intake, author.first_example)
+    _trace(model, _run, intake, author.first_example)
 
 
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
     """Build all of a compiled model: layers, losses, metrics, and the optimizer for what the step trains with it."""
-    trained = _trace(model, replicas, intake, example)
+    trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
         if variables and not optimizer.built:
             optimizer.build(variables)
 
 
 def _trace(
-    model: keras.Model, replicas: Replicas, intake: Intake, example: Any
+    model: keras.Model, run: Callable[..., Any], intake: Intake, example: Any
 ) -> list[tuple[keras.optimizers.Optimizer, list[keras.Variable]]]:
     """Trace the model's `train_step` once; return its optimizers, each with the variables that it would change."""
     step = KerasStep(model, "", follows_the_rate=False)
@@ -63,8 +63,13 @@ def _trace(
     optimizers = list({id(optimizer): optimizer for optimizer in found}.values())
     with ExitStack() as stack:
         trained = [(optimizer, stack.enter_context(_noting(optimizer, model))) for optimizer in optimizers]
-        shapes_of(functools.partial(step.evaluate, training=True), replicas, intake, example)
+        shapes_of(functools.partial(step.evaluate, training=True), run, intake, example)
     return trained
+
+
+def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function on the replica of the present strategy, or without one, as while a model is exported."""
+    return tf.distribute.get_strategy().run(function, args=arguments)
 
 
 @contextmanager

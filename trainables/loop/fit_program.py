@@ -22,7 +22,7 @@ from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
-from trainables.loop.steps import CalledWith, KerasStep, as_fit_takes, step_of
+from trainables.loop.steps import CalledWith, KerasStep, as_fit_takes, metrics_of, step_of
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers import seeds
@@ -217,7 +217,7 @@ class FitProgram(Program):
 
     def _metrics(self, training: bool) -> dict[str, float]:
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
-        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
+        found = {name: value for name, value in metrics_of(self.model).items() if name not in losses}
         self.model.reset_metrics()
         return scalars({name: np.asarray(value) for name, value in found.items()})
 

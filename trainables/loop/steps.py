@@ -101,7 +101,7 @@ class Step(ABC):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """The metrics at present, but for the loss that is reported as a mean over examples."""
-        return {name: value for name, value in self.model.get_metrics_result().items() if name != "loss"}
+        return {name: value for name, value in metrics_of(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
@@ -216,8 +216,8 @@ class KerasStep(Step):
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
             if training:
-                return shapes_of(compute, replicas, intake, example)
-            return shapes_of(compute, replicas, None, self._example_of_evaluation)
+                return shapes_of(compute, replicas.run, intake, example)
+            return shapes_of(compute, replicas.run, None, self._example_of_evaluation)
 
         self._shapes = shapes
 
@@ -250,8 +250,7 @@ class KerasStep(Step):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """All of the model's."""
-        found: Mapping[str, tf.Tensor] = self.model.get_metrics_result()
-        return found
+        return metrics_of(self.model)
 
 
 class CalledWith:
@@ -326,11 +325,11 @@ def _name_of_step(*, training: bool) -> str:
 
 
 def shapes_of(
-    compute: Callable[[Slice, Example], Shares], replicas: Replicas, intake: Intake | None, example: Any
+    compute: Callable[[Slice, Example], Shares], run: Callable[..., Any], intake: Intake | None, example: Any
 ) -> dict[str, tf.TensorShape]:
     """What ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
 
-    A trace that is thrown away.
+    A trace that is thrown away, for batches of any size; ``run`` is that of the replicas.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -343,8 +342,8 @@ def shapes_of(
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
     of_any_size = [tf.TensorSpec([None], tf.int32)]
-    run = tf.function(lambda rows: replicas.run(on_each, rows), input_signature=of_any_size, autograph=False)
-    run.get_concrete_function()
+    trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
+    trace.get_concrete_function()
     return found
 
 
@@ -352,6 +351,11 @@ def as_fit_takes(example: Example) -> Any:
     """A batch as Keras hands it on, x alone where there are no targets; a `Dataset` would take lists for tensors."""
     x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in example)
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
+
+
+def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
+    """Return the metrics of a model by name; as in `Model.fit`, one whose result is a dictionary gives all its keys."""
+    return dict(_flat(model.get_metrics_result()))
 
 
 def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:

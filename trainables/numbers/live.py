@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -37,6 +37,7 @@ class LiveNumber:
     """
 
     def __init__(self, name: str, value: float) -> None:
+        self.name = name
         self.variable = tf.Variable(value, trainable=False, dtype=tf.float64, name=f"hp_{name}")
 
     @property
@@ -90,6 +91,19 @@ class LiveNumber:
             "a live number of sweep stands where Keras saves a plain one; call trainables.numbers.live.settle(model) "
             "before model.save(), which puts its present value there"
         )
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(
+            f"the live number {self.name!r} {what}, and has another value in each trial of this program; read it "
+            f'with hp.number("{self.name}") here, which makes a program for each value (self.dropout(hp) gives a live '
+            'number, where recurrent layers take hp.number("dropout"))'
+        )
+
+    def __lt__(self, other: Any) -> bool:
+        self._refuse(f"is compared with {other!r} (as a recurrent layer does with its dropout)")
+
+    def __int__(self) -> int:
+        self._refuse("is made a whole number")
 
     def __gt__(self, other: float) -> bool:
         return True

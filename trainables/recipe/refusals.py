@@ -209,7 +209,9 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
     """Keys of `compute_metrics` that no metric object holds."""
-    extra = sorted(set(returned) - set(model.get_metrics_result()))
+    results = model.get_metrics_result()
+    known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
+    extra = sorted(set(returned) - known)
     if extra:
         raise Refused(
             f"compute_metrics() of {type(model).__name__} returns {', '.join(extra)}, which no metric object holds; "

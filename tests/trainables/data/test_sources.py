@@ -29,7 +29,7 @@ WANTED = ["röt", "", "blue"]
         np.array(WANTED, object),
         np.array([one.encode() for one in WANTED]),
         np.array(WANTED, np.dtypes.StringDType()),
-        pd.Series(WANTED),
+        pd.Series(WANTED).to_numpy(),
         tf.constant(WANTED),
         tf.data.Dataset.from_tensor_slices((WANTED, Y)),
     ],
