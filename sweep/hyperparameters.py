@@ -275,11 +275,19 @@ def from_json(text: str) -> Reads:
     return reads
 
 
+LENGTHS = {
+    "epochs": "no trial has begun",
+    "updates": "it follows from the data of a KerasTrainable and the batch size; read it in model() or later",
+}
+"""What code may read of a trial's length as of its parameters, and why it may not be known."""
+
+
 class Hyperparameters(Declaring):
     """Read access by attribute (``hp.learning_rate``), item (``hp["aug.kind"]``) or `get`.
 
-    A nested parameter is read by its dotted name or attribute by attribute (``hp.aug.kind``). Raises
-    AttributeError or KeyError, naming the trial's parameters, for one that the trial does not have.
+    ``epochs`` and ``updates`` are the trial's length, where no parameter has that name. A nested parameter is read by
+    its dotted name or attribute by attribute (``hp.aug.kind``). Raises AttributeError or KeyError, naming the trial's
+    parameters, for one that the trial does not have.
     """
 
     def __init__(self, params: Params) -> None:
@@ -290,6 +298,11 @@ class Hyperparameters(Declaring):
         self._used: set[str] = set()  # of these
         self._live: Callable[..., Any] | None = None
         self._defaults: dict[str, Value] = {}
+        self._lengths: dict[str, Value] = {}
+
+    def know(self, **lengths: int) -> None:
+        """Give the trial's ``epochs`` and ``updates`` under these names, where it has no parameter of that name."""
+        self._lengths.update(lengths)
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return these with some changed, None: not there; what is read of the others is read of these too."""
@@ -300,6 +313,7 @@ class Hyperparameters(Declaring):
         changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
         changed._live, changed._defaults = self._live, self._defaults
+        changed._lengths = dict(self._lengths)
         return changed
 
     @property
@@ -442,7 +456,7 @@ class Hyperparameters(Declaring):
     def peek(self, name: str) -> Value | Mark:
         """Return the value, or `Mark.ABSENT`, without a trace in any record."""
         (self._used if name in self._changed else self._seen).add(name)
-        return self._params.get(name, Mark.ABSENT)
+        return self._params.get(name, self._lengths.get(name, Mark.ABSENT))
 
     def _hold(self, params: dict[str, Value]) -> None:
         self._params = params
@@ -474,6 +488,8 @@ class Hyperparameters(Declaring):
         return self._defaults.get(name, value) if isinstance(value, Mark) else value
 
     def _missing(self, name: str) -> str:
+        if name in LENGTHS:
+            return f"hp.{name} is not known here: {LENGTHS[name]}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 
 

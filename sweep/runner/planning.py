@@ -18,6 +18,7 @@ from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
+from sweep.hyperparameters import LENGTHS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -362,7 +363,8 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     there = spec.space.names
     first: dict[str, Place] = {}
     for place in source.reads_surely():
-        first.setdefault(place.name, place)
+        if place.name not in LENGTHS:
+            first.setdefault(place.name, place)
     for place in first.values():
         if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
             what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"

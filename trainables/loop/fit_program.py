@@ -133,7 +133,7 @@ class FitProgram(Program):
         for name, training in (("train_step", True), ("test_step", False)):
             setattr(model, name, in_slices(step_of(model, self._called_with, training=training), training=training))
         self._losses_are_added = not own and parts.options.get("loss") is None
-        self.model, self.parts = model, parts
+        self.model, self.parts, self.live = model, parts, made.author.live
         self._replicas = replicas
         self._intake = intake
 

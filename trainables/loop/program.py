@@ -164,6 +164,11 @@ class Program(ABC):
         return {}
 
     @property
+    def live_names(self) -> Iterable[str]:
+        """The parameters that it reads as live numbers."""
+        return self.live.names if hasattr(self, "live") else ()
+
+    @property
     def called_with(self) -> Any:
         """Zeros in the place of the inputs that the model's own steps call it with; None where no step does."""
         return None

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
-from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.hyperparameters import LENGTHS, Hyperparameters, Reads
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk, batch_size_of
@@ -128,8 +128,8 @@ class Trial:
     @property
     def extends(self) -> bool:
         """Whether it is done, and a trial of more epochs would have begun with the same ones."""
-        told = "epochs" in self.hp and any("epochs" in reads for reads in self.reads)
-        if told or self.epoch < self.assignment.epochs:
+        read = {name for reads in self.reads for name in reads} | set(self.program.live_names)
+        if not read.isdisjoint(LENGTHS) or self.epoch < self.assignment.epochs:
             return False
         if self.peak is None:  # who knows what the author's schedule was told
             return False

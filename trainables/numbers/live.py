@@ -94,16 +94,15 @@ class LiveNumber:
 
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(
-            f"the live number {self.name!r} {what}, and has another value in each trial of this program; read it "
-            f'with hp.number("{self.name}") here, which makes a program for each value (self.dropout(hp) gives a live '
-            'number, where recurrent layers take hp.number("dropout"))'
+            f'the live number "{self.name}" cannot be {what}; read it with hp.number("{self.name}") there, which makes '
+            "a program for each value, in place of hp.live() or self.dropout(hp)"
         )
 
     def __lt__(self, other: Any) -> bool:
-        self._refuse(f"is compared with {other!r} (as a recurrent layer does with its dropout)")
+        self._refuse(f"compared with {other!r}, as a recurrent layer compares its dropout")
 
     def __int__(self) -> int:
-        self._refuse("is made a whole number")
+        self._refuse("made a whole number")
 
     def __gt__(self, other: float) -> bool:
         return True
@@ -167,6 +166,11 @@ class Live:
             with tf.init_scope():
                 self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that are read as live numbers."""
+        return tuple(self._entries)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
