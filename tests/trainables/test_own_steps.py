@@ -20,6 +20,7 @@ from trainables.keras_trainable import KerasTrainable
 from trainables.loop import building
 from trainables.numbers.live import Live
 from trainables.recipe import losses
+from trainables.recipe.refusals import Refused
 
 pytestmark = [
     pytest.mark.keras,
@@ -30,6 +31,10 @@ pytestmark = [
 ]
 
 EPOCHS = 3
+EVERY_DAY = ("CalledOnParts", "DomainAdaptation", "MaskedAutoencoder")
+NAMES = [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.exhaustive) for name in KINDS]
+IN_FIT = [pytest.param(name, "fit", marks=pytest.mark.exhaustive) for name in KINDS]
+IN_OUR_LOOP = [pytest.param(*one.values, "own", marks=one.marks) for one in NAMES]
 
 
 def given(name: str, seed: int = 1, **training: Any) -> Assignment:
@@ -74,8 +79,7 @@ def same(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> 
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("loop", ["own", "fit"])
+@pytest.mark.parametrize(("name", "loop"), [*IN_OUR_LOOP, *IN_FIT])
 def test_it_trains_as_fit_does(name: str, loop: str) -> None:
     ours = train(KINDS[name].trainable(), given(name, loop=loop))
     expected = by_fit(KINDS[name].trainable(), given(name))
@@ -85,7 +89,7 @@ def test_it_trains_as_fit_does(name: str, loop: str) -> None:
         assert mine == pytest.approx(theirs, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_used_worker_and_a_resumed_trial_are_as_fresh_and_straight_ones(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     fresh = {}
@@ -107,7 +111,7 @@ def test_a_used_worker_and_a_resumed_trial_are_as_fresh_and_straight_ones(name: 
     assert same(state(resumed), fresh[2][1])
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_exported_or_says_what_it_needs(name: str, tmp_path: Path) -> None:
     kind = KINDS[name]
     author = kind.trainable()
@@ -119,3 +123,39 @@ def test_it_is_exported_or_says_what_it_needs(name: str, tmp_path: Path) -> None
         return
     exported = author.export(tmp_path, ["saved_model"])
     assert set(exported.differences) == {"saved_model"}
+
+
+def test_weights_that_the_step_does_not_unpack_are_named() -> None:
+    class Unpacks(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = keras.layers.Dense(2)
+
+        def train_step(self, data: Any) -> Any:
+            _, _ = data
+            return {"loss": 0.0}
+
+    class Weighed(KINDS["NoCall"].trainable):
+        def model(self, hp: Any) -> keras.Model:
+            return Unpacks()
+
+    told = r"train_step\(\) fails with 'too many values to unpack \(expected 2\)', and is given \(x, y, sample_weight\)"
+    with pytest.raises(Refused, match=f"{told} as by Model.fit; the weights come from class_weights"):
+        Weighed().begin(assignment(class_weights="balanced"))
+
+
+def test_a_model_that_keras_cannot_validate_on_these_data_is_refused() -> None:
+    class Validated(KINDS["MetricLearning"].trainable):
+        def data(self, hp: Any) -> Any:
+            train, _ = super().data(hp)
+            return train, train[:20]
+
+    with pytest.raises(
+        Refused, match=r"has no test_step\(\), and Keras's calls the model and its loss with the validation"
+    ):
+        Validated().begin(given("MetricLearning"))
+
+
+def test_several_replicas_are_refused_before_its_step_is_traced() -> None:
+    with pytest.raises(Refused, match="has its own train_step, and there are 2 replicas"):
+        KINDS["NoCall"].trainable().begin(assignment(gpus=2))

@@ -164,8 +164,16 @@ class Step(ABC):
         return {
             **{f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()},
             **{f"the loss {name.removesuffix('_loss')!r} of a batch": value for name, value in losses.items()},
-            "the loss of a batch": total,
+            self._name_of_loss: total,
         }
+
+    @property
+    def _name_of_loss(self) -> str:
+        """What messages call the loss of a batch: where there is one of the author's own, by its class."""
+        if len(self.global_losses) != 1 or not _is_own(self.global_losses[0].loss):
+            return "the loss of a batch"
+        (one,) = self.global_losses
+        return f"the loss {one.name!r} ({type(one.loss).__name__}) of a batch"
 
 
 class CompiledStep(Step):
@@ -365,6 +373,10 @@ def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
         for name, value in values.items()
         for leaf in (_flat(value) if isinstance(value, Mapping) else [(str(name), value)])
     ]
+
+
+def _is_own(loss: keras.losses.Loss) -> bool:
+    return not type(loss).__module__.startswith("keras.")
 
 
 def _is_int32(leaf: Any) -> bool:
