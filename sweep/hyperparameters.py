@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweep import standard_hyperparameters as table
 from sweep.events import Params, Value
@@ -202,9 +202,6 @@ def _listed(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-_T = TypeVar("_T")
-
-
 def _reading_all(method: Any) -> Any:
     """Return a method of `Watched` that reads all parameters: one of a mapping as a whole."""
 
@@ -275,19 +272,11 @@ def from_json(text: str) -> Reads:
     return reads
 
 
-LENGTHS = {
-    "epochs": "no trial has begun",
-    "updates": "it follows from the data of a KerasTrainable and the batch size; read it in model() or later",
-}
-"""What code may read of a trial's length as of its parameters, and why it may not be known."""
-
-
 class Hyperparameters(Declaring):
     """Read access by attribute (``hp.learning_rate``), item (``hp["aug.kind"]``) or `get`.
 
-    ``epochs`` and ``updates`` are the trial's length, where no parameter has that name. A nested parameter is read by
-    its dotted name or attribute by attribute (``hp.aug.kind``). Raises AttributeError or KeyError, naming the trial's
-    parameters, for one that the trial does not have.
+    A nested parameter is read by its dotted name or attribute by attribute (``hp.aug.kind``). Raises
+    AttributeError or KeyError, naming the trial's parameters, for one that the trial does not have.
     """
 
     def __init__(self, params: Params) -> None:
@@ -295,10 +284,9 @@ class Hyperparameters(Declaring):
         self._hold(dict(dict.items(params) if isinstance(params, Watched) else params))
         self._records: list[Reads] = []
         self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
-        self._used: set[str] = set()  # of these
+        self._used = set[str]()  # of these
         self._live: Callable[..., Any] | None = None
-        self._defaults: dict[str, Value] = {}
-        self._lengths: dict[str, Value] = {}
+        self._defaults, self._lengths = dict[str, Value](), dict[str, Value]()
 
     def know(self, **lengths: int) -> None:
         """Give the trial's ``epochs`` and ``updates`` under these names, where it has no parameter of that name."""
@@ -312,8 +300,7 @@ class Hyperparameters(Declaring):
         kept = {name: value for name, value in self._params.items() if name not in changes}
         changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
-        changed._live, changed._defaults = self._live, self._defaults
-        changed._lengths = dict(self._lengths)
+        changed._live, changed._defaults, changed._lengths = self._live, self._defaults, dict(self._lengths)
         return changed
 
     @property
@@ -333,8 +320,7 @@ class Hyperparameters(Declaring):
         if name in self._groups:
             self._note(name, Mark.ABSENT)
             return Group(self, name)
-        value = self._read(name)
-        if isinstance(value, Mark):
+        if isinstance(value := self._read(name), Mark):
             raise AttributeError(self._missing(name))
         return value
 
@@ -488,8 +474,8 @@ class Hyperparameters(Declaring):
         return self._defaults.get(name, value) if isinstance(value, Mark) else value
 
     def _missing(self, name: str) -> str:
-        if name in LENGTHS:
-            return f"hp.{name} is not known here: {LENGTHS[name]}"
+        if why := table.LENGTHS.get(name):
+            return f"hp.{name} is not known here: {why}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 
 

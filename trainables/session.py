@@ -102,7 +102,7 @@ class Session(Joining):
         hp.know(epochs=assignment.epochs)
         compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
-        precision.choose_bits(deterministic=options.get("deterministic") is True)
+        precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):

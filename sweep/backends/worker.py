@@ -18,22 +18,11 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, errors, prices
+from sweep import backends, contract, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
-from sweep.contract import (
-    Apart,
-    Assignment,
-    Diverged,
-    EpochReported,
-    Facts,
-    NotBegun,
-    OtherData,
-    Report,
-    Stopped,
-    Trainable,
-)
+from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
@@ -295,7 +284,7 @@ class Worker:
                 return Status.RUNNING, "", None
             try:
                 self._begin(trial)
-            except NotBegun:
+            except contract.NotBegun:
                 return Status.INTERRUPTED, "stopped before it began", None
             epochs += trial.again
             if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon

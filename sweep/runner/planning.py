@@ -18,7 +18,6 @@ from sweep.contract import Devices, cpus
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
-from sweep.hyperparameters import LENGTHS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
@@ -363,7 +362,7 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     there = spec.space.names
     first: dict[str, Place] = {}
     for place in source.reads_surely():
-        if place.name not in LENGTHS:
+        if place.name not in standard_hyperparameters.LENGTHS:
             first.setdefault(place.name, place)
     for place in first.values():
         if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):

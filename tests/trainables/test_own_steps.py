@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +126,27 @@ def test_it_is_exported_or_says_what_it_needs(name: str, tmp_path: Path) -> None
         return
     exported = author.export(tmp_path, ["saved_model"])
     assert set(exported.differences) == {"saved_model"}
+
+
+IN_A_PROCESS = """
+from own_steps import KINDS
+from small import assignment, metrics, train
+epochs = metrics(train(KINDS["Vqvae"].trainable(), assignment(epochs=20)))
+print([{name: value.hex() for name, value in epoch.items()} for epoch in epochs])
+"""
+
+
+@pytest.mark.exhaustive
+def test_sums_of_several_losses_are_the_same_in_every_process() -> None:
+    """Forks of one process do not show it: they share where TensorFlow's maps put their keys."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", IN_A_PROCESS], env=environment, check=True, capture_output=True, timeout=300
+        ).stdout
+        for _ in range(4)
+    }
+    assert len(found) == 1
 
 
 def test_weights_that_the_step_does_not_unpack_are_named() -> None:

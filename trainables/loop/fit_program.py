@@ -130,8 +130,8 @@ class FitProgram(Program):
         self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
         in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
         self._called_with = CalledWith()
-        for name, training in (("train_step", True), ("test_step", False)):
-            setattr(model, name, in_slices(step_of(model, self._called_with, training=training), training=training))
+        model.train_step = in_slices(step_of(model, self._called_with, training=True), training=True)
+        model.test_step = in_slices(step_of(model, self._called_with, training=False), training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts, self.live = model, parts, made.author.live
         self._replicas = replicas

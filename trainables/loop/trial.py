@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
-from sweep.hyperparameters import LENGTHS, Hyperparameters, Reads
+from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.standard_hyperparameters import LENGTHS
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk, batch_size_of

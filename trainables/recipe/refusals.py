@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -149,9 +150,13 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 
 def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -> str:
     """Return what to say of a step of a model's own that cannot unpack its data; nothing for another error."""
-    if "values to unpack" not in str(error):
-        return ""
     parts = len(data) if isinstance(data, tuple) else 1
+    unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
+    if unpacked is None:
+        return ""
+    kind, expected, got = unpacked.groups()
+    if not (int(expected) < parts if kind == "too many" else int(got) == parts):
+        return ""  # of something else
     given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
     why = "; the weights come from class_weights, or are the third part of the data" if parts == 3 else ""
     return (

@@ -47,17 +47,6 @@ def test_fit_calls_the_steps_that_were_put_in_their_place() -> None:
     assert set(called) == {"train", "test"}
 
 
-def test_a_model_that_only_its_steps_call_is_built_when_it_says_so() -> None:
-    class Steps(keras.Model):
-        def train_step(self, data: Any) -> Any:
-            return {"own": tf.constant(0.5)}
-
-    model = Steps()
-    model.built = True
-    model.compile("sgd")
-    assert model.fit(np.ones((4, 2)), verbose=0).history["own"] == [0.5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
