@@ -29,6 +29,7 @@ __all__ = [
     "Fusing",
     "Group",
     "Incompatible",
+    "NotBegun",
     "NotExportable",
     "OtherData",
     "OutOfMemory",
@@ -143,6 +144,7 @@ class Assignment:
     objective: str | None = None  # name of the sweep's metric
     maximize: bool = False  # whether a larger objective is better
     shared: Path | None = None  # a folder of this node that all workers of the sweep share; None: share nothing
+    stop_file: Path | None = None  # once it exists, the trial is to end: what takes long before an epoch looks for it
     profile: Path | None = None  # keep a profile of a few steps here
     fold: Fold | None = None  # of a cross-validation, which cuts the examples anew
     data_seed: int = 0  # of what loads the data: all trials of a sweep have the same
@@ -304,6 +306,10 @@ class Diverged(Exception):
 
 class Stopped(Exception):
     """The trainable ends its trial before its last epoch, for this reason; all it has reported counts."""
+
+
+class NotBegun(Exception):
+    """The trial is to end (`Assignment.stop_file`), and `Trainable.begin` has not come to its end."""
 
 
 class OtherData(Exception):

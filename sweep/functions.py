@@ -319,7 +319,9 @@ class FunctionTrainable:
         self._started = time.time()
         _seed(assignment.seed)
         run = self._run = Reporter(assignment, self._restored, self._epoch)
-        given = (Hyperparameters(assignment.params), *((run,) if self._takes_report else ()))
+        hp = Hyperparameters(assignment.params)
+        hp.know(epochs=assignment.epochs)
+        given = (hp, *((run,) if self._takes_report else ()))
 
         def work() -> None:
             error: BaseException | None = None

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweep import standard_hyperparameters as table
 from sweep.events import Params, Value
@@ -202,9 +202,6 @@ def _listed(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-_T = TypeVar("_T")
-
-
 def _reading_all(method: Any) -> Any:
     """Return a method of `Watched` that reads all parameters: one of a mapping as a whole."""
 
@@ -287,9 +284,13 @@ class Hyperparameters(Declaring):
         self._hold(dict(dict.items(params) if isinstance(params, Watched) else params))
         self._records: list[Reads] = []
         self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
-        self._used: set[str] = set()  # of these
+        self._used = set[str]()  # of these
         self._live: Callable[..., Any] | None = None
-        self._defaults: dict[str, Value] = {}
+        self._defaults, self._lengths = dict[str, Value](), dict[str, Value]()
+
+    def know(self, **lengths: int) -> None:
+        """Give the trial's ``epochs`` and ``updates`` under these names, where it has no parameter of that name."""
+        self._lengths.update(lengths)
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return these with some changed, None: not there; what is read of the others is read of these too."""
@@ -299,7 +300,7 @@ class Hyperparameters(Declaring):
         kept = {name: value for name, value in self._params.items() if name not in changes}
         changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
-        changed._live, changed._defaults = self._live, self._defaults
+        changed._live, changed._defaults, changed._lengths = self._live, self._defaults, dict(self._lengths)
         return changed
 
     @property
@@ -319,8 +320,7 @@ class Hyperparameters(Declaring):
         if name in self._groups:
             self._note(name, Mark.ABSENT)
             return Group(self, name)
-        value = self._read(name)
-        if isinstance(value, Mark):
+        if isinstance(value := self._read(name), Mark):
             raise AttributeError(self._missing(name))
         return value
 
@@ -444,7 +444,7 @@ class Hyperparameters(Declaring):
     def peek(self, name: str) -> Value | Mark:
         """Return the value, or `Mark.ABSENT`, without a trace in any record."""
         (self._used if name in self._changed else self._seen).add(name)
-        return self._params.get(name, Mark.ABSENT)
+        return self._params.get(name, self._lengths.get(name, Mark.ABSENT))
 
     def _hold(self, params: dict[str, Value]) -> None:
         self._params = params
@@ -476,6 +476,8 @@ class Hyperparameters(Declaring):
         return self._defaults.get(name, value) if isinstance(value, Mark) else value
 
     def _missing(self, name: str) -> str:
+        if why := table.LENGTHS.get(name):
+            return f"hp.{name} is not known here: {why}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 
 

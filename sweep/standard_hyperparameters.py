@@ -176,6 +176,13 @@ OF_METHODS: Mapping[str, tuple[str, ...]] = {
 STANDARD: Mapping[str, Bounds] = {**FRAME, **OVERRIDABLE}
 
 
+LENGTHS = {
+    "epochs": "no trial has begun",
+    "updates": "it follows from the data of a KerasTrainable and the batch size; read it in model() or later",
+}
+"""What code may read of a trial's length as of its parameters, and why it may not be known."""
+
+
 def bounds(name: str) -> Bounds:
     """Return the bounds of a standard hyperparameter, also of one below a name: ``loss_weights.depth``."""
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]

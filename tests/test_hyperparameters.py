@@ -221,3 +221,22 @@ def test_some_may_be_changed_for_a_while() -> None:
     assert other.unused_changes == ("e",)
     assert other.but({"a": None}).unused_changes == ("a", "b", "e")
     assert hp.a == 1
+
+
+def test_the_length_of_a_trial_is_read_as_a_parameter_is() -> None:
+    hp, reads = Hyperparameters({"units": 8}), {}
+    hp.know(epochs=3, updates=12)
+    with hp.recording(reads):
+        assert (hp.epochs, hp["updates"], hp.integer("epochs")) == (3, 12, 3)
+    assert reads == {"epochs": 3, "updates": 12}
+    assert hp.to_dict() == {"units": 8}
+    other = Hyperparameters({"units": 8})
+    assert not other.agree(reads)
+    other.know(epochs=3, updates=12)
+    assert other.agree(reads)
+    assert hp.but({"units": 4}).epochs == 3
+    own = Hyperparameters({"epochs": 5})
+    own.know(epochs=3)
+    assert own.epochs == 5
+    with pytest.raises(KeyError, match=r"hp.updates is not known here: it follows from the data"):
+        own["updates"]

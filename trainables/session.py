@@ -113,9 +113,10 @@ class Session(Joining):
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
+        hp.know(epochs=assignment.epochs)
         compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
-        precision.choose_bits(deterministic=options.get("deterministic") is True)
+        precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):
@@ -138,6 +139,7 @@ class Session(Joining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
+        hp.know(updates=assignment.epochs * Walk.of(hp, train, batch_size, assignment.seed).per_epoch)
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             self._number = None
@@ -282,6 +284,9 @@ class Session(Joining):
     def fits(self, assignment: Assignment, other: Trial) -> bool:
         """Return whether a trial would have the program and the data of another one, as far as its parameters tell."""
         hp, was = Hyperparameters(assignment.params), other.assignment
+        batch_size = global_batch_size(hp, other.placement, other.walk.data)
+        walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
+        hp.know(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
         same = (assignment.devices, assignment.fold, assignment.accumulate) == (was.devices, was.fold, was.accumulate)
         same &= assignment.seed == was.seed or not other.structure.drew
         return same and all(hp.agree(reads) for reads in (*self._setting.reads, other.structure.reads))

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, errors, native_readers, prices
+from sweep import backends, contract, errors, native_readers, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
@@ -347,7 +347,10 @@ class Worker:
             if self._node.leaving():
                 trial.moves = True
                 return Status.RUNNING, "", None
-            self._begin(trial)
+            try:
+                self._begin(trial)
+            except contract.NotBegun:
+                return Status.INTERRUPTED, "stopped before it began", None
             epochs += trial.again
             if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
                 return Status.RUNNING, "", None
@@ -535,6 +538,7 @@ class Worker:
             params=self._unread.watched(trial.order.assignment.params),
             accumulate=trial.accumulate,
             shared=self._job.shared_folder,
+            stop_file=self._job.stop_file,
             profile=profile,
         )
 

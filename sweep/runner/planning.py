@@ -363,7 +363,8 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     there = spec.space.names
     first: dict[str, Place] = {}
     for place in source.reads_surely():
-        first.setdefault(place.name, place)
+        if place.name not in standard_hyperparameters.LENGTHS:
+            first.setdefault(place.name, place)
     for place in first.values():
         if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
             what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"

@@ -22,7 +22,7 @@ from trainables.data import residence, sources
 from trainables.data.batches import BatchSplit
 from trainables.data.passes import Ahead, Chunk, Examples, Order, Pass, chunk_rows, taken, unpacked, updates
 from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mixed, permutation
-from trainables.data.streams import StreamSplit
+from trainables.data.streams import ALL, Extent, StreamSplit
 from trainables.devices.replicas import Replicas
 
 __all__ = ["ArraySplit", "BatchSplit", "BucketSplit", "Chunk", "DataError", "StreamSplit", "split", "updates"]
@@ -209,16 +209,19 @@ def _kind(arrays: Any) -> str:
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
 
-def split(data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None) -> Examples:
+def split(
+    data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
+) -> Examples:
     """Wrap what a trainable's ``data`` returned for training or validation; raises DataError.
 
-    ``resident_bytes``: how much may lie on each device at once, see `residence.fits`.
+    ``resident_bytes``: how much may lie on each device at once, see `residence.fits`. ``extent``: how much of a stream
+    a trial reads.
     """
     try:
         if isinstance(data, tf.data.Dataset):
-            return StreamSplit(from_dataset(data), replicas)
+            return StreamSplit(from_dataset(data), replicas, extent)
         if isinstance(data, Stream):
-            return StreamSplit(data, replicas)
+            return StreamSplit(data, replicas, extent)
         if isinstance(data, Buckets):
             return BucketSplit(data, replicas, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):

@@ -217,6 +217,8 @@ class Examples(ABC):
     differs = ""  # why its elements may be others each time
     order = ""
     """How passes are ordered, where it was once another way: a checkpoint of that cannot go on."""
+    counted = True
+    """Whether ``size`` is the number of examples, and not merely above all that a trial visits."""
     visits = Visits()
     """In which order its passes go, see `visit`."""
 
@@ -356,7 +358,7 @@ class HeldOut:
         cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
-        size = _held_out_size(hp, batch_size)
+        size = held_out_size(hp, batch_size)
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
@@ -372,7 +374,7 @@ class HeldOut:
         cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut:
         """All batches, as of test data; raises ValueError or TypeError."""
-        size = _held_out_size(hp, batch_size)
+        size = held_out_size(hp, batch_size)
         asked = "validation_batch_size" in hp or "validation_steps" in hp
         as_trained = None if asked or size == batch_size else batch_size
         return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
@@ -407,7 +409,17 @@ class HeldOut:
         return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
 
 
-def _held_out_size(hp: Hyperparameters, batch_size: int) -> int:
+def batch_size_of(hp: Hyperparameters, replicas: int) -> int:
+    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas; raises ValueError."""
+    if "per_replica_batch_size" not in hp:
+        return hp.integer("batch_size", 32, standard=True)
+    if "batch_size" in hp:
+        raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
+    return hp.integer("per_replica_batch_size", standard=True) * replicas
+
+
+def held_out_size(hp: Hyperparameters, batch_size: int) -> int:
+    """Examples that are evaluated at once: ``validation_batch_size``; raises ValueError."""
     return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
 

@@ -59,6 +59,7 @@ class Stream:
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
     order: str = ""  # see `Examples.order`
+    endless: bool = False  # whether it is known to have no end
 
     def read(
         self,
@@ -109,20 +110,19 @@ class Visits:
 
 
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
-    """A `tf.data.Dataset` of single examples, shuffled in a buffer of so many; raises DataError if it is endless."""
+    """A `tf.data.Dataset` of single examples, shuffled in a buffer of so many; raises DataError for batches."""
     size = int(dataset.cardinality())
-    if size == tf.data.INFINITE_CARDINALITY:
-        raise DataError("an endless dataset, expected one pass over its examples; use take(n)")
     if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
         raise DataError(_unbatched(dataset))
-    known = None if size == tf.data.UNKNOWN_CARDINALITY else size
+    endless = size == tf.data.INFINITE_CARDINALITY
+    known = None if endless or size == tf.data.UNKNOWN_CARDINALITY else size
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
         return shuffled(dataset, min(known or buffer, buffer), mixed(seed, number))
 
-    return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
+    return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer), endless=endless)
 
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
@@ -303,7 +303,7 @@ def as_examples(data: Any) -> Any:
     Any other data set as it is. Raises DataError for weights without targets.
     """
     if _is_array(data) or isinstance(data, dict):
-        return (with_numbers(data),)
+        return (_as_fit_takes(data),)
     if not isinstance(data, tuple) or isinstance(data, Buckets):
         return data
     if not 1 <= len(data) <= 3:
@@ -311,8 +311,13 @@ def as_examples(data: Any) -> Any:
     if len(data) > 1 and data[1] is None:
         if len(data) > 2 and data[2] is not None:
             raise DataError("sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)")
-        return (with_numbers(data[0]),)
-    return tuple(map(with_numbers, data[:2] if len(data) > 2 and data[2] is None else data))
+        return (_as_fit_takes(data[0]),)
+    return tuple(map(_as_fit_takes, data[:2] if len(data) > 2 and data[2] is None else data))
+
+
+def _as_fit_takes(part: Any) -> Any:
+    """Return inputs, targets or weights with all that pandas holds in them as `fit` takes it."""
+    return tf.nest.map_structure(with_numbers, part)
 
 
 def lack_targets(element: Any) -> bool:
@@ -370,10 +375,13 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 
 
 def with_numbers(leaf: Any) -> Any:
-    """A data frame of numbers and booleans with numbers alone, as Keras's `fit` makes them; all else as it is.
+    """Return what pandas holds as Keras's `fit` takes it, all else as it is.
 
-    pandas makes Python objects of such columns together.
+    A Series becomes an array with one column. A data frame of numbers and booleans gets numbers alone, for pandas makes
+    Python objects of such columns together.
     """
+    if hasattr(leaf, "to_numpy") and type(leaf).__name__ == "Series" and len(leaf.shape) == 1:
+        return np.expand_dims(leaf.to_numpy(), -1)
     if not (hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "astype")):
         return leaf
     kinds = [getattr(kind, "numpy_dtype", kind) for kind in leaf.dtypes]  # nullable ones have one of NumPy's

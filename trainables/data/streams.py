@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Assignment, NotBegun
+from sweep.hyperparameters import Hyperparameters
 from trainables.data import sources
 from trainables.data.passes import (
     GATHER_ROWS,
@@ -17,14 +21,16 @@ from trainables.data.passes import (
     Examples,
     Order,
     Pass,
+    batch_size_of,
     chunk_rows,
+    held_out_size,
     in_order,
     placed,
     rows_of,
     updates,
 )
 from trainables.data.share import Mask, Share
-from trainables.data.sources import DataError, Stream, Visits
+from trainables.data.sources import MOST, DataError, Stream, Visits
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 
@@ -54,23 +60,73 @@ def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
+SOME = 1024  # examples that are counted between two looks at whether the trial is to end
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a stream a trial reads."""
+
+    examples: int | None = None  # at most, in all its epochs; None: passes, whose length must be known
+    of_an_epoch: int | None = None
+    stop_file: Path | None = None  # see `Assignment.stop_file`
+
+
+def extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
+    """Return how much of its training or validation stream a trial reads, as ``steps_per_epoch`` or its kin say."""
+    steps = "steps_per_epoch" if training else "validation_steps"
+    if steps not in hp:
+        return Extent(stop_file=assignment.stop_file)
+    batch_size = batch_size_of(hp, replicas)
+    count = hp.integer(steps, standard=True) * (batch_size if training else held_out_size(hp, batch_size))
+    return Extent(count * (assignment.epochs if training else 1), count, assignment.stop_file)
+
+
+ALL = Extent()
 
 
 class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
-    def __init__(self, stream: Stream, replicas: Replicas) -> None:
+    def __init__(self, stream: Stream, replicas: Replicas, extent: Extent = ALL) -> None:
         if sources.lack_targets(stream.read(None, 0).element_spec):
             stream = stream.map(lambda x, *_: (x,))
         self._stream, self._replicas = stream, replicas
         sources.check_specs(stream.read(None, 0).element_spec)
-        size = stream.size
-        if size is None:
-            size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
+        self.order, self.differs = stream.order, uncertainty(stream.read(None, 0))
+        self._ordered = stream  # as `visit` has it
+        self._seen = 0  # examples that are known to be there, where the stream was not counted to its end
+        self.counted = stream.size is not None
+        if stream.size is not None:
+            self._take(stream.size)
+        self.count(extent)
+
+    def count(self, extent: Extent) -> None:
+        """Count the examples, but no more of them than a trial reads: a stream may be endless.
+
+        Raises DataError for none, and NotBegun where the trial is to end meanwhile.
+        """
+        if self.counted:
+            return
+        if self._stream.endless and extent.examples is None:
+            raise DataError(
+                "an endless dataset, expected one pass over its examples; use take(n), or say with steps_per_epoch (of "
+                "validation data validation_steps) how many batches an epoch has"
+            )
+        if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
+            self._seen = _count(self._stream, extent)
+            self.counted = extent.examples is None or self._seen < extent.examples
+        if self.counted:
+            self._take(self._seen)
+        else:
+            self._take(MOST, extent.of_an_epoch)
+
+    def _take(self, size: int, at_once: int | None = None) -> None:
+        """Be a stream of so many examples, of which at most ``at_once`` are read at once."""
         if not size:
             raise DataError("an empty dataset, expected at least one example")
-        self.size, self.order, self.differs = size, stream.order, uncertainty(stream.read(None, 0))
-        self._ahead = Ahead(partial(_read, stream, self.size, replicas))
+        self.size, self._at_once = size, at_once
+        self._ahead = Ahead(partial(_read, self._ordered, size, self._replicas, at_once))
 
     def visit(self, visits: Visits) -> None:
         """Go on in this order; raises DataError for a buffer where the stream has none that could be set."""
@@ -80,7 +136,8 @@ class StreamSplit(Examples):
                 if stream.buffered is None:
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
-            self._ahead = Ahead(partial(_read, stream, self.size, self._replicas))
+            self._ordered = stream
+            self._take(self.size, self._at_once)
         self.visits = visits
 
     @property
@@ -104,15 +161,30 @@ class StreamSplit(Examples):
         return self._ahead.chunks(which)
 
 
-def _read(stream: Stream, size: int, replicas: Replicas, which: Pass) -> Iterator[Chunk]:
+def _count(stream: Stream, extent: Extent) -> int:
+    """Return the number of examples, or that of the extent where there are no fewer."""
+    found = 0
+    with tf.device("/cpu:0"):
+        examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
+    while extent.examples is None or found < extent.examples:
+        if extent.stop_file is not None and extent.stop_file.exists():
+            raise NotBegun("the examples of a stream are being counted")
+        some = _next(examples)
+        if some is None:
+            return found
+        found += len(some)
+    return found
+
+
+def _read(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
     if which.share is not None and which.share.local < which.share.replicas:
-        yield from _read_share(stream, size, replicas, which, which.share)
+        yield from _read_share(stream, size, replicas, at_once, which, which.share)
         return
     batch_size = which.batch_size
     seen = which.skipped * batch_size
     with tf.device("/cpu:0"):
         dataset = stream.read(which.seed, which.number, seen)
-        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
+        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(at_once or size, batch_size) * batch_size)
         examples = iter(dataset.batch(rows))
     while (arrays := _next(examples)) is not None:
         seen += len(tf.nest.flatten(arrays)[0])
@@ -124,13 +196,15 @@ def _read(stream: Stream, size: int, replicas: Replicas, which: Pass) -> Iterato
         raise DataError(f"a pass of {found} as counted; {RANDOM}")
 
 
-def _read_share(stream: Stream, size: int, replicas: Replicas, which: Pass, share: Share) -> Iterator[Chunk]:
+def _read_share(
+    stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
+) -> Iterator[Chunk]:
     """As `_read`, of what this process needs."""
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
         wanted = share.wanted(size, batch_size)
         dataset = stream.read(which.seed, which.number, which.skipped * batch_size, wanted)
-        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
+        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(at_once or size, batch_size) * batch_size)
         each = int(share.of_batches(rows, batch_size).sum())
         examples = iter(dataset.batch(each))
     for start in range(which.skipped * batch_size, size, rows):

@@ -77,8 +77,13 @@ MAY_DIFFER = "the last digits, from run to run: GPUs add up in no fixed order, c
 TF32_FROM = (8, 0)
 
 
-def choose_bits(*, deterministic: bool) -> None:
-    """Compute the same bits each time on the same kind of device, or as TensorFlow does by default; for the process."""
+def choose_bits(placement: Placement, *, deterministic: bool) -> None:
+    """Compute the same bits each time on the same kind of device, or as TensorFlow does by default; for the process.
+
+    TensorFlow's arithmetic optimizer makes one sum of a + (b + c), and adds in an order that differs between processes.
+    On CPUs nothing is lost without it.
+    """
+    tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
     if deterministic == config.is_op_determinism_enabled():
         return
     if deterministic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
-from trainables.loop import building
+from trainables.loop import building, first_trace
 from trainables.loop.trial import Trial
 from trainables.numbers import seeds
 from trainables.numbers.live import Settled
@@ -24,7 +24,7 @@ from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
 from trainables.state.initial import untracked
-from trainables.state.origins import Record
+from trainables.state.origins import Record, is_seed
 from trainables.state.owned import raw_of
 
 
@@ -52,13 +52,15 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
+            if first_trace.lacks_weights(model):
+                building.make_weights_by_step(author, trial.hp, model, record)
             model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)
         model = _as_keras_own(model)
     with averaged(trial):
         unknown = _take_over(trial, model, record)
     example = author.first_example[0]
-    own = _own_inputs(model, example)
+    own = _own_inputs(model, example, trial.program.called_with)
     return Plain(_giving_float32(model, own), unknown, own, reads_data=own is example)
 
 
@@ -73,17 +75,28 @@ def averaged(trial: Trial) -> Iterator[None]:
 def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
     """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
     trained = trial.program.model
-    pairs = [*_paired(trained.variables, model.variables)]
+    pairs = _of_model(trained.variables, model.variables)
     theirs = untracked(trial.program.parts.made, trained)
     mine = untracked(record.made, model)
-    pairs += _paired(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
+    pairs += _by_place(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
     for source, target in pairs:
         if raw_of(source) is not raw_of(target):
             target.assign(np.asarray(_first(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
-def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:
+def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
+    """Pair the variables of two models by their places, and those of seed generators by their paths.
+
+    A layer with a live rate always has a generator, and one with the plain rate 0 has none.
+    """
+    weights = ([v for v in variables if not is_seed(v.value)] for variables in (trained, fresh))
+    seeds = {v.path: v for v in trained if is_seed(v.value)}
+    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
+    return [*_by_place(*weights), *of_seeds]
+
+
+def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
     alike = len(trained) == len(fresh) and all(
         tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
     )
@@ -121,10 +134,13 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
     return model
 
 
-def _own_inputs(model: keras.Model, example: Any) -> Any:
-    """The example, or a batch of one of the inputs that the model declares where the example does not fit them."""
+def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
+    """Return the example, or where that does not fit a batch of one of the inputs that the model takes.
+
+    A functional model declares them; what others take is what the model's own steps call it with, if they do.
+    """
     if not isinstance(model, Functional | keras.Sequential):
-        return example
+        return example if called_with is None or _alike(called_with, example) else called_with
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras takes those that it knows
@@ -140,6 +156,16 @@ def _own_inputs(model: keras.Model, example: Any) -> Any:
     return keras.tree.map_structure(
         lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
     )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two examples have one structure, and arrays of the same shapes; Keras casts numbers to its own types."""
+    try:
+        keras.tree.assert_same_structure(one, other)
+    except ValueError:
+        return False
+    pairs = zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True)
+    return all(a.shape[1:] == b.shape[1:] for a, b in pairs)
 
 
 def _fits(declared: Any, leaf: Any) -> bool:

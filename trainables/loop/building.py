@@ -11,12 +11,13 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.parameter_server import PARAMETER_SERVER
-from trainables.devices.replicas import Replicas
-from trainables.loop import fit_program, own_step
+from trainables.devices.replicas import Replicas, in_scope_of_servers
+from trainables.loop import first_trace, fit_program, own_step
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
@@ -51,10 +52,34 @@ def build_model(
     if type(author).features is not Author.features and not features.are_cached(author, hp):
         front = features.in_front(author, hp)
         model = model if front is None else joined(front, model, author.first_example[0])
-    if not model.built and refusals.own_methods(model, "call"):
+    if not model.built and refusals.own_methods(model, "call") and not first_trace.trains_itself(model):
         model(keras_corrections.symbolic(author.first_example[0]))
-    groups.freeze(model, hp)
+    if not first_trace.lacks_weights(model):
+        groups.freeze(model, hp)
     return model
+
+
+def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: Record) -> None:
+    """Give a model that trains itself the weights that its step makes.
+
+    It is compiled for that as it will be, with an optimizer and metrics that are thrown away. Raises Refused.
+    """
+    uncompiled = refusals.own_methods(model, "compile") and not model.compiled
+    if uncompiled or own_step.is_own(author) or in_scope_of_servers():
+        return  # `build` refuses these
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    refusals.check_fit(model, replicas, validates=author.validates)
+    first = len(record.made)
+    if model.compiled:
+        first_trace.make_weights(author, hp, model)
+    else:
+        optimizer = author.optimizer(hp)
+        model.compile(optimizer=optimizer, **own_step.options(author, hp, model))
+        first_trace.make_weights(author, hp, model)
+        thrown_away = {id(owned.raw_of(v)) for v in (*optimizer.variables, *model.metrics_variables)}
+        record.made[first:] = [raw for raw in record.made[first:] if id(raw) not in thrown_away]
+        model.compiled = False
+    groups.freeze(model, hp)
 
 
 def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made:
@@ -71,6 +96,8 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         own_method = type(author).optimizer is not Author.optimizer
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
             model = build_model(author, hp, seed)
+        if first_trace.lacks_weights(model):
+            make_weights_by_step(author, hp, model, record)
         held = constants.values(model)
         by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
@@ -215,7 +242,7 @@ def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
     fit_program.check(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
-    step = fit_program.keras_step(made, replicas)
+    step = fit_program.keras_step(made, replicas, intake)
     return Graph(step, replicas, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
 
 

@@ -20,10 +20,10 @@ from sweep.contract import Incompatible
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
-from trainables.loop import stopwatch
+from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
-from trainables.loop.steps import KerasStep, as_fit_takes
+from trainables.loop.steps import CalledWith, KerasStep, as_fit_takes, metrics_of, step_of
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers import seeds
@@ -47,11 +47,11 @@ class NotInFit(Incompatible):
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
 
 
-def keras_step(made: Made, replicas: Replicas) -> KerasStep:
+def keras_step(made: Made, replicas: Replicas, intake: Intake) -> KerasStep:
     """A model's own steps for our loop, the model compiled for them."""
     author, parts, model = made.author, made.parts, made.parts.model
     refusals.check_fit(model, replicas.number, validates=author.validates)
-    own, _ = _compile(made, replicas, jit_compile=False)
+    own, _ = _compile(made, replicas, intake, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
     return KerasStep(model, made.by_itself, follows_the_rate=made.follows_the_rate)
@@ -79,23 +79,28 @@ def check(
 
 
 def _compile(
-    made: Made, replicas: Replicas, *, jit_compile: bool
+    made: Made, replicas: Replicas, intake: Intake, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
     """Compile a model as its author would for `fit`, unless its `compile` is its own: whether it is, and its losses."""
     parts, example = made.parts, made.author.first_example
     model, optimizer = parts.model, parts.optimizer
     for kind, bound in clipping.bounds(made.hp).items():
         setattr(optimizer, kind, bound)
-    if not refusals.own_methods(model, "call"):  # a model that only its steps call; `fit` would call it to build it
-        model.built = True
+    by_step = first_trace.trains_itself(model)
+    if by_step:
+        keras_corrections.leave_building_to_steps(model)
     if refusals.own_methods(model, "compile"):  # its optimizers are its own
         model.jit_compile = jit_compile
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
-    keras_corrections.build_symbolically(model, example)
+    if by_step:
+        first_trace.make_variables(model, replicas, intake, example)
+    else:
+        keras_corrections.build_symbolically(model, example)
     owned.check_scope(model, replicas)
+    of_data = None if by_step else example
     return False, global_losses.install(
-        model, parts.loss_weights, example, 1 / replicas.number, whole=replicas.number == 1
+        model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
     )
 
 
@@ -120,15 +125,16 @@ class FitProgram(Program):
         check(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
+        own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
         # No optimizer counts this: it begins anew with each phase, skips updates, and an own compile() may have none.
         self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
         in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
-        model.train_step = in_slices(model.train_step, training=True)
-        model.test_step = in_slices(model.test_step, training=False)
+        self._called_with = CalledWith()
+        model.train_step = in_slices(step_of(model, self._called_with, training=True), training=True)
+        model.test_step = in_slices(step_of(model, self._called_with, training=False), training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
-        self.model, self.parts = model, parts
+        self.model, self.parts, self.live = model, parts, made.author.live
         self._replicas = replicas
         self._intake = intake
         self._live = made.author.live
@@ -144,6 +150,11 @@ class FitProgram(Program):
         """The model's optimizer, where it has one of this name."""
         found = getattr(self.model, "optimizer", None)
         return [found] if isinstance(found, keras.optimizers.Optimizer) else []
+
+    @property
+    def called_with(self) -> Any:
+        """Zeros in the place of the inputs that the model's steps call it with; None where no step does."""
+        return self._called_with.example
 
     def trace_anew(self, train: Examples) -> None:
         """Let `fit` trace training once more: other layers are trainable."""
@@ -213,7 +224,7 @@ class FitProgram(Program):
 
     def _metrics(self, training: bool) -> dict[str, float]:
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
-        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
+        found = {name: value for name, value in metrics_of(self.model).items() if name not in losses}
         self.model.reset_metrics()
         return scalars({name: np.asarray(value) for name, value in found.items()})
 

@@ -26,6 +26,7 @@ from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.steps import KerasStep
 from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.numbers.finite import all_finite
@@ -77,6 +78,12 @@ class GraphProgram(Program):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
+    def called_with(self) -> Any:
+        """Zeros in the place of the inputs that the model's own steps call it with; None where no step does."""
+        step = self._graph.step
+        return step.called_with.example if isinstance(step, KerasStep) else None
+
+    @property
     def graph(self) -> Graph:
         """What is traced for training and evaluation."""
         return self._graph
@@ -125,6 +132,7 @@ class GraphProgram(Program):
         self._trace_training(train)
         traced = len(self._graph.traced)
         if validation is not None:
+            self._graph.step.prepare_evaluation(validation.example())
             kinds = [(Batches.of(kind, 0, size=0, seed=0, first=0),) for kind in validation.kinds()]
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.measures(training=training) for training in (True, False)):

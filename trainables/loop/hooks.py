@@ -150,11 +150,13 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError("a text")
         return float(value)
     except (TypeError, ValueError) as error:
-        raise Refused(f"on_epoch_end() adds {name!r} = {value!r:.60}, expected a number") from error
+        raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
 
 
 _OF_KERAS = frozenset({"_model", "params"})  # which set_model and set_params set
@@ -205,15 +207,23 @@ class Callbacks:
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
-    def epoch_end(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Tell them of a finished epoch (from 1), its validation included."""
-        for callback in self:
-            callback.on_epoch_end(epoch - 1, dict(metrics))
+    def epoch_end(self, epoch: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Call them at the end of an epoch (from 1), with its validation; return the metrics as they leave them.
 
-    def train_end(self) -> None:
-        """Tell them that the trial's last epoch is over."""
+        As in `Model.fit`, all of them get one dictionary. Raises Refused for what is no number.
+        """
+        logs: dict[str, Any] = dict(metrics)
         for callback in self:
-            callback.on_train_end()
+            callback.on_epoch_end(epoch - 1, logs)
+            by = f"{type(callback).__name__}.on_epoch_end()"
+            for name, value in logs.items():
+                logs[name] = _number(name, value, by=by)
+        return logs
+
+    def train_end(self, metrics: Mapping[str, float]) -> None:
+        """Call them after the trial's last epoch, with its metrics."""
+        for callback in self:
+            callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
         """What they have changed on themselves, for a checkpoint; None where that is more than plain values."""

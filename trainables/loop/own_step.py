@@ -80,11 +80,11 @@ class AuthorStep(Step):
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
-            trained |= shapes_of(functools.partial(self._shares, turn=turn, counts=True), replicas, intake, example)
+            trained |= shapes_of(functools.partial(self._shares, turn=turn, counts=True), replicas.run, intake, example)
         self._names = tuple(trained), ()
         if self._test_step is not None:
             compute = functools.partial(self._shares, turn=(), counts=True)
-            self._names = self._names[0], tuple(shapes_of(compute, replicas, None, example))
+            self._names = self._names[0], tuple(shapes_of(compute, replicas.run, None, example))
         if self.model._compile_metrics is not None and not (self._measured or self._is_compiled):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 

@@ -168,6 +168,16 @@ class Program(ABC):
         """Who trains, and what goes through XLA, for their columns; nothing where that is what was asked for."""
         return {}
 
+    @property
+    def live_names(self) -> Iterable[str]:
+        """The parameters that it reads as live numbers."""
+        return self.live.names if hasattr(self, "live") else ()
+
+    @property
+    def called_with(self) -> Any:
+        """Zeros in the place of the inputs that the model's own steps call it with; None where no step does."""
+        return None
+
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; return whether all of it could be taken over."""
         return False

@@ -29,7 +29,7 @@ from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
 from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
-from trainables.loop.steps import CompiledStep
+from trainables.loop.steps import CompiledStep, metrics_of
 from trainables.loop.update import Recipe
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
@@ -275,7 +275,7 @@ class ServedProgram(Program):
             values.append((variable, tf.constant(sums[start : start + size].reshape(variable.shape), variable.dtype)))
             start += size
         with keras.StatelessScope(state_mapping=values):
-            found = self.model.get_metrics_result()
+            found = metrics_of(self.model)
         return {**scalars({name: np.asarray(value) for name, value in found.items() if name != "loss"}), **losses}
 
     def _weights_finite(self) -> bool:

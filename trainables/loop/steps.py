@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from trainables.data.passes import gather_examples
@@ -58,6 +60,10 @@ class Step(ABC):
         """Learn which values it gives for an example, before anything is traced."""
         return
 
+    def prepare_evaluation(self, example: Any) -> None:
+        """Learn which values it gives for an example of the validation data, before anything is traced."""
+        return
+
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
         """This slice's shares in training, and what counts it in the metrics once gradients are taken."""
         raise NotImplementedError  # a step that trains itself has no turns, for which this is asked
@@ -100,7 +106,7 @@ class Step(ABC):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """The metrics at present, but for the loss that is reported as a mean over examples."""
-        return {name: value for name, value in self.model.get_metrics_result().items() if name != "loss"}
+        return {name: value for name, value in metrics_of(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
@@ -163,8 +169,16 @@ class Step(ABC):
         return {
             **{f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()},
             **{f"the loss {name.removesuffix('_loss')!r} of a batch": value for name, value in losses.items()},
-            "the loss of a batch": total,
+            self._name_of_loss: total,
         }
+
+    @property
+    def _name_of_loss(self) -> str:
+        """What messages call the loss of a batch: where there is one of the author's own, by its class."""
+        if len(self.global_losses) != 1 or not _is_own(self.global_losses[0].loss):
+            return "the loss of a batch"
+        (one,) = self.global_losses
+        return f"the loss {one.name!r} ({type(one.loss).__name__}) of a batch"
 
 
 class CompiledStep(Step):
@@ -203,15 +217,21 @@ class KerasStep(Step):
         super().__init__(model)
         self.by_itself, self.follows_the_rate = because, follows_the_rate
         self._used: set[int] = set()  # handles of variables, by identity, that its training uses
+        self.called_with = CalledWith()
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
+        self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Be ready to learn which values both steps give."""
 
+        self._example_of_evaluation = example
+
         @functools.cache
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
-            return shapes_of(compute, replicas, intake if training else None, example, self._used if training else None)
+            if training:
+                return shapes_of(compute, replicas.run, intake, example, self._used)
+            return shapes_of(compute, replicas.run, None, self._example_of_evaluation)
 
         self._shapes = shapes
 
@@ -220,10 +240,14 @@ class KerasStep(Step):
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
+    def prepare_evaluation(self, example: Any) -> None:
+        """Learn the values of evaluation from an example of the validation data, whose parts may be others."""
+        self._example_of_evaluation = example
+
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run a step; its values by name."""
-        step, name = (self.model.train_step, "train_step") if training else (self.model.test_step, "test_step")
-        returned = step(as_fit_takes(example))
+        name = _name_of_step(training=training)
+        returned = step_of(self.model, self.called_with, training=training)(as_fit_takes(example))
         if not isinstance(returned, Mapping) or not returned:
             raise refusals.Refused(
                 f"{type(self.model).__name__}.{name}() returned {type(returned).__name__}, expected a dictionary of "
@@ -245,35 +269,107 @@ class KerasStep(Step):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """All of the model's."""
-        found: Mapping[str, tf.Tensor] = self.model.get_metrics_result()
-        return found
+        return metrics_of(self.model)
+
+
+class CalledWith:
+    """The inputs that a model's own steps call it with, which need not be those of the data."""
+
+    def __init__(self) -> None:
+        self._found: dict[bool, Any] = {}  # of training, and of evaluation
+
+    @property
+    def example(self) -> Any:
+        """Zeros in the place of such inputs, a batch of one; None where no step calls the model."""
+        found = self._found.get(False, self._found.get(True))
+        if found is None:
+            return None
+        return tf.nest.map_structure(lambda spec: np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype), found)
+
+    @contextmanager
+    def noting(self, model: keras.Model, *, training: bool) -> Iterator[None]:
+        """Note what the model is called with first inside the block."""
+        if not refusals.own_methods(model, "call"):
+            yield
+            return
+        before, original = vars(model).get("call"), model.call
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if args and training not in self._found and all(map(_is_of_known_shape, tf.nest.flatten(args[0]))):
+                self._found[training] = tf.nest.map_structure(tf.TensorSpec.from_tensor, args[0])
+            return original(*args, **kwargs)
+
+        model.call = call
+        try:
+            yield
+        finally:
+            if before is None:
+                del model.call
+            else:
+                model.call = before
+
+
+def _is_of_known_shape(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
+
+
+def step_of(model: keras.Model, called_with: CalledWith, *, training: bool) -> Callable[[Any], Any]:
+    """Return the step of a model, which notes what it calls the model with.
+
+    It raises Refused for data that the step cannot take, where that can be explained.
+    """
+    name = _name_of_step(training=training)
+    own, step = refusals.own_methods(model, name), getattr(model, name)
+
+    def call(data: Any) -> Any:
+        try:
+            with called_with.noting(model, training=training):
+                return step(data)
+        except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
+            reason = refusals.why_step_fails(model, name, data, error) if own else ""
+            if not own and refusals.own_methods(model, "train_step"):
+                reason = (
+                    f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
+                    f"validation data, which fails: {error}; define test_step(), or return None as validation data"
+                )
+            if not reason:
+                raise
+            raise refusals.Refused(reason) from error
+
+    return call
+
+
+def _name_of_step(*, training: bool) -> str:
+    return "train_step" if training else "test_step"
 
 
 def shapes_of(
     compute: Callable[[Slice, Example], Shares],
-    replicas: Replicas,
+    run: Callable[..., Any],
     intake: Intake | None,
     example: Any,
     used: set[int] | None = None,
 ) -> dict[str, tf.TensorShape]:
-    """What ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
+    """Return what ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
 
-    A trace that is thrown away; ``used`` gets the handles of the variables that it used, by identity.
+    It is traced for batches of any size, and the trace is thrown away. ``run`` is that of the replicas; ``used`` gets
+    the handles of the variables that it used, by identity.
     """
     found: dict[str, tf.TensorShape] = {}
 
-    def on_each() -> None:
-        tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
-        cut = Slice.whole(one, "keras")
-        cut.draw(one, one, 0 if intake else EVALUATION)
-        rows = tf.constant([0])
+    def on_each(rows: tf.Tensor) -> None:
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
+        cut = Slice.whole(tf.shape(rows)[0], "keras")
+        cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
         given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)
         with slices.entered(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
-    traced = tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
+    of_any_size = [tf.TensorSpec([None], tf.int32)]
+    trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
+    graph = trace.get_concrete_function().graph
     if used is not None:
-        used |= owned.captured_by([traced.graph])
+        used |= owned.captured_by([graph])
     return found
 
 
@@ -283,6 +379,11 @@ def as_fit_takes(example: Example) -> Any:
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
+def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
+    """Return the metrics of a model by name; as in `Model.fit`, one whose result is a dictionary gives all its keys."""
+    return dict(_flat(model.get_metrics_result()))
+
+
 def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The values by name, those of inner dictionaries among them."""
     return [
@@ -290,6 +391,10 @@ def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
         for name, value in values.items()
         for leaf in (_flat(value) if isinstance(value, Mapping) else [(str(name), value)])
     ]
+
+
+def _is_own(loss: keras.losses.Loss) -> bool:
+    return not type(loss).__module__.startswith("keras.")
 
 
 def _is_int32(leaf: Any) -> bool:

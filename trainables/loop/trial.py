@@ -15,9 +15,10 @@ import tensorflow as tf
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.patience import Plateau, is_exhausted
+from sweep.standard_hyperparameters import LENGTHS
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
-from trainables.data.passes import Chunk, Examples, HeldOut, Walk
+from trainables.data.passes import Chunk, Examples, HeldOut, Walk, batch_size_of
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import hooks
@@ -131,8 +132,8 @@ class Trial:
     @property
     def extends(self) -> bool:
         """Whether it is done, and a trial of more epochs would have begun with the same ones."""
-        told = "epochs" in self.hp and any("epochs" in reads for reads in self.reads)
-        if told or self.epoch < self.assignment.epochs:
+        read = {name for reads in self.reads for name in reads} | set(self.program.live_names)
+        if not read.isdisjoint(LENGTHS) or self.epoch < self.assignment.epochs:
             return False
         if self.peak is None:  # who knows what the author's schedule was told
             return False
@@ -215,7 +216,7 @@ class Trial:
                 "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
                 **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
                 **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
-                **({} if self.walk.steps is None else {"passes": self.walk.passes(epoch)}),
+                **({"passes": self.walk.passes(epoch)} if self.walk.steps and self.walk.data.counted else {}),
                 **self.gauges.end(spent.trials),
             },
         )
@@ -267,14 +268,14 @@ class Trial:
     def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
         """Tell hooks and callbacks of a finished epoch; what they set holds from the next one on."""
         with self._steered(wheel, "on_epoch_end"):
-            self.callbacks.epoch_end(epoch, metrics)
+            metrics = self.callbacks.epoch_end(epoch, metrics)
             if self.program.model.stop_training:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
             self._hear(metrics)
             if self.finished or self.program.model.stop_training:
-                self.callbacks.train_end()
+                self.callbacks.train_end(metrics)
         return metrics
 
     @contextmanager
@@ -379,13 +380,8 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
-    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
-    if "per_replica_batch_size" in hp:
-        if "batch_size" in hp:
-            raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size", standard=True) * int(placement.replicas.number)
-    else:
-        size = hp.integer("batch_size", 32, standard=True)
+    """The global batch size of a trial; raises DataError for batches of another size."""
+    size = batch_size_of(hp, int(placement.replicas.number))
     if isinstance(data, BatchSplit):
         data.check(size)
     return size

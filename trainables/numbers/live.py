@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -37,6 +37,7 @@ class LiveNumber:
     """
 
     def __init__(self, name: str, value: float) -> None:
+        self.name = name
         self.variable = tf.Variable(value, trainable=False, dtype=tf.float64, name=f"hp_{name}")
 
     @property
@@ -91,14 +92,28 @@ class LiveNumber:
             "before model.save(), which puts its present value there"
         )
 
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(
+            f'the live number "{self.name}" cannot be {what}; read it with hp.number("{self.name}") there, which makes '
+            "a program for each value, in place of hp.live() or self.dropout(hp)"
+        )
+
+    def __lt__(self, other: Any) -> bool:
+        self._refuse(f"compared with {other!r}, as a recurrent layer compares its dropout")
+
+    def __int__(self) -> int:
+        self._refuse("made a whole number")
+
     def __gt__(self, other: float) -> bool:
         return True
 
     def __ge__(self, other: float) -> bool:
-        return float(self) >= other
+        with tf.init_scope():  # a layer that another one makes while it is traced checks its rate
+            return float(self) >= other
 
     def __le__(self, other: float) -> bool:
-        return float(self) <= other
+        with tf.init_scope():
+            return float(self) <= other
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -153,6 +168,11 @@ class Live:
             with tf.init_scope():
                 self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that are read as live numbers."""
+        return tuple(self._entries)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:

@@ -18,9 +18,10 @@ from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.read_recorder import recorder
 from sweep.state import settings, values
 from sweep.state.pristine import Traces
-from trainables.data import chunks, residence, sources, trial_parts
+from trainables.data import chunks, residence, sources, streams, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
+from trainables.data.streams import Extent
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, global_settings, losses, refusals
@@ -115,6 +116,9 @@ class AuthorData:
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
             self._tell(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
+        for data, extent in zip((held.train, held.validation), _extents(hp, placement, assignment), strict=True):
+            if isinstance(data, StreamSplit):
+                data.count(extent)
         if fold is None:
             return held.train, held.validation
         whole = _arrays(held.train)
@@ -191,6 +195,7 @@ class AuthorData:
         """Run the author's `data`, or map what another worker of the node has got from it."""
         self._loaded = self._weighted = None
         cut, seed = trial_parts.cut_of(assignment), assignment.data_seed
+        extents = _extents(hp, placement, assignment)
         if self._first is None:
             self._first = attributes.kept(author, self._own)
         attributes.put(author, self._own, self._first)
@@ -208,7 +213,7 @@ class AuthorData:
 
             data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
-                train, validation = _cut(author, hp, placement, Parts(*data), cut)
+                train, validation = _cut(author, hp, placement, Parts(*data), cut, extents)
         self.seen = self._surroundings.traces(author)
         if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
             recorder.absorb(read_by_data)
@@ -239,8 +244,20 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
     return parts if front is None else Parts(*(features.of(front, part, placement.devices[0]) for part in parts))
 
 
+def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
+    """How much of a stream of training and of validation data a trial reads."""
+    number = int(placement.replicas.number)
+    training, validation = (streams.extent(hp, assignment, number, training=which) for which in (True, False))
+    return training, validation
+
+
 def _cut(
-    author: Author, hp: Hyperparameters, placement: Placement, parts: Parts, cut: str
+    author: Author,
+    hp: Hyperparameters,
+    placement: Placement,
+    parts: Parts,
+    cut: str,
+    extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
 ) -> tuple[Examples, Examples | None]:
     """The training and the validation data; both are all there are where folds are cut from them."""
     data, held_out, replicas = parts.train, parts.validation, placement.replicas
@@ -249,8 +266,10 @@ def _cut(
     if cut == trial_parts.WHOLE:  # one set, of which nothing is held out
         data, held_out = trial_parts.joined(data, held_out), None
     weights = author.class_weights(hp, trial_parts.labels_of(data))
-    train = split(trial_parts.weighed(data, weights), replicas, "training data")
-    return train, None if held_out is None else split(held_out, replicas, "validation data")
+    train = split(trial_parts.weighed(data, weights), replicas, "training data", extent=extents[0])
+    if held_out is None:
+        return train, None
+    return train, split(held_out, replicas, "validation data", extent=extents[1])
 
 
 def fitted_copies(kept: Mapping[str, object]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -155,6 +156,24 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
         )
 
 
+def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -> str:
+    """Return what to say of a step of a model's own that cannot unpack its data; nothing for another error."""
+    parts = len(data) if isinstance(data, tuple) else 1
+    unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
+    if unpacked is None:
+        return ""
+    kind, expected, got = unpacked.groups()
+    if not (int(expected) < parts if kind == "too many" else int(got) == parts):
+        return ""  # of something else
+    given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
+    why = "; the weights come from class_weights, or are the third part of the data" if parts == 3 else ""
+    return (
+        f"{type(model).__name__}.{step}() fails with {str(error)!r}, and is given {given} as by Model.fit{why}. Take "
+        "that apart with `x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)`, and weigh its losses by "
+        "sample_weight where it is not None"
+    )
+
+
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
     """What Keras's optimizers do inside `fit` alone, or not under a strategy."""
     name = type(optimizer).__name__
@@ -238,7 +257,9 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
     """Keys of `compute_metrics` that no metric object holds."""
-    extra = sorted(set(returned) - set(model.get_metrics_result()))
+    results = model.get_metrics_result()
+    known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
+    extra = sorted(set(returned) - known)
     if extra:
         raise Refused(
             f"compute_metrics() of {type(model).__name__} returns {', '.join(extra)}, which no metric object holds; "

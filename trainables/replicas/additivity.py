@@ -378,19 +378,22 @@ def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.T
 
 def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float) -> str:
     """What to say of the first layer that gives examples something else in parts; nothing where none does."""
-    called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor]]] = {}  # by the identity of a slice
+    called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
 
     def compute(given: Any, rows: tf.Tensor, cut: Slice) -> dict[str, tf.Tensor]:
         called[id(cut)] = []
         mode.compute(given, rows, cut)
-        layers[:] = [layer for layer, _ in called[id(cut)]]
-        return {str(place): output for place, (_, output) in enumerate(called[id(cut)])}
+        layers[:] = [layer for layer, *_ in called[id(cut)]]
+        outputs = {str(place): output for place, (_, output, _) in enumerate(called[id(cut)])}
+        return outputs | {f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])}
 
     with _watched(tried.layers, called):
         one = _One(tried, dataclasses.replace(mode, compute=compute), examples)
     whole, parts = one._found(examples, size).values, one._found(examples, size, edges).values
     for place, layer in enumerate(layers):
+        if whole[f"{place} has other rows"] or parts[f"{place} has other rows"]:
+            continue  # such as a table of positions: in one of the parts it may have as many rows as there are examples
         value, other = np.asarray(whole[str(place)]), np.asarray(parts[str(place)])
         apart = np.abs(value - other)
         if np.all(np.isfinite(value)) and not np.all(apart <= 10 * relative * np.abs(value).max(initial=0.0)):
@@ -415,7 +418,7 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
             if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # in a loop or branch
                 continue
             if output.dtype.is_floating and output.shape.rank:
-                called[id(cut)].append((layer, _of_each(output, cut)))
+                called[id(cut)].append((layer, *_of_each(output, cut)))
         return outputs
 
     with ExitStack() as stack:
@@ -428,8 +431,11 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
         yield
 
 
-def _of_each(output: tf.Tensor, cut: Slice) -> tf.Tensor:
-    """A weighted mean of each example's outputs, in its place in the batch; zeros where it has no row of its own."""
+def _of_each(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a weighted mean of each example's outputs, in its place in the batch, and 1 where it has other rows.
+
+    Zeros where it has no row of its own.
+    """
     rows = cut.stop - cut.start
 
     def weighed() -> tf.Tensor:
@@ -437,5 +443,6 @@ def _of_each(output: tf.Tensor, cut: Slice) -> tf.Tensor:
         weights = tf.cos(tf.cast(tf.range(tf.shape(each)[1]), tf.float32))
         return tf.pad(tf.reduce_mean(each * weights, 1), [[cut.start, cut.size - cut.stop]])
 
-    fits = tf.logical_and(tf.equal(tf.shape(output)[0], rows), cut.count > 0)
-    return tf.cond(fits, weighed, lambda: tf.zeros([cut.size]))
+    alike, counts = tf.equal(tf.shape(output)[0], rows), cut.count > 0
+    found = tf.cond(tf.logical_and(alike, counts), weighed, lambda: tf.zeros([cut.size]))
+    return found, tf.cast(tf.logical_and(counts, tf.logical_not(alike)), tf.float32)

@@ -160,7 +160,7 @@ def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) 
 def install(
     model: keras.Model,
     weights: Mapping[str, LiveNumber | float],
-    batch: tuple[Any, ...],
+    batch: tuple[Any, ...] | None,
     scale: float = 1.0,
     *,
     whole: bool,
@@ -168,7 +168,8 @@ def install(
     """Weigh the losses of a compiled and built model, and replace them unless the ``whole`` batch is one slice.
 
     ``weights`` by the name of an output; ``scale`` multiplies what the new ones give for a slice; ``batch``: an
-    example. Raises ValueError for a weight of an output without loss, Refused for losses that cannot be cut.
+    example to try them with, None where the model's own steps call them with something else. Raises ValueError for a
+    weight of an output without loss, Refused for losses that cannot be cut.
     """
     compiled = model._compile_loss
     if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not ask for them
@@ -186,7 +187,8 @@ def install(
         check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
     compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, installed, strict=True)]
-    keras_corrections.lose_symbolically(model, batch)
+    if batch is not None:
+        keras_corrections.lose_symbolically(model, batch)
     if whole:
         noted = tuple(Noted(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
         compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]

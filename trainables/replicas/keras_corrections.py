@@ -345,5 +345,14 @@ def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     model._symbolic_build(data_batch=batch)
 
 
+def leave_building_to_steps(model: keras.Model) -> None:
+    """Let `fit` and `evaluate` not call the model and its loss with the data to build them: its own steps have."""
+    model._symbolic_build = _build_nothing
+
+
+def _build_nothing(iterator: Any = None, data_batch: Any = None) -> None:
+    return None
+
+
 def _layers(model: keras.Model) -> list[keras.layers.Layer]:
     return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Layer)]

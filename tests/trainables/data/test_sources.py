@@ -11,7 +11,8 @@ from keras import layers
 from small import assignment, metrics, train
 from zoo_sources import WORDS, OnTexts, texts
 
-from trainables.data import chunks, sources
+from sweep.hyperparameters import Hyperparameters
+from trainables.data import chunks, sources, trial_parts
 from trainables.data.chunks import split
 from trainables.data.sources import DataError
 from trainables.devices.replicas import Replicas
@@ -29,7 +30,7 @@ WANTED = ["röt", "", "blue"]
         np.array(WANTED, object),
         np.array([one.encode() for one in WANTED]),
         np.array(WANTED, np.dtypes.StringDType()),
-        pd.Series(WANTED),
+        pd.Series(WANTED).to_numpy(),
         tf.constant(WANTED),
         tf.data.Dataset.from_tensor_slices((WANTED, Y)),
     ],
@@ -156,3 +157,13 @@ def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
 
     with pytest.raises(DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"):
         sources.arrays_of((Sparse(), Y))
+
+
+def test_a_series_is_a_column_as_in_fit() -> None:
+    x, y = np.arange(6, dtype=np.float32).reshape(3, 2), pd.Series([1.0, 2.0, 3.0], dtype="float32")
+    (chunk,) = split((pd.DataFrame(x), y, y), ONE, "data").chunks(4, None, 0)
+    assert [leaf.shape for leaf in chunk.tensors] == [(3, 2), (3, 1), (3, 1)]
+    (chunk,) = split(({"a": pd.Series(WANTED), "b": x}, Y), ONE, "data").chunks(4, None, 0)
+    assert {name: leaf.shape for name, leaf in chunk.tensors[0].items()} == {"a": (3, 1), "b": (3, 2)}
+    labels = trial_parts.labels_of(sources.as_examples((x, pd.Series([0, 1, 1]))))
+    assert trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), labels) == {0: 1.5, 1: 0.75}

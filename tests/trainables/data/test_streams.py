@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from sweep.contract import NotBegun
 from trainables.data import chunks, sources, trial_parts
-from trainables.data.passes import Pass
-from trainables.data.sources import Stream
-from trainables.data.streams import uncertainty
+from trainables.data.passes import Pass, Walk
+from trainables.data.sources import Stream, Visits
+from trainables.data.streams import Extent, StreamSplit, uncertainty
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 DATASETS: dict[str, Any] = {
     "numbers": lambda: tf.data.Dataset.range(12),
     "pairs": lambda: tf.data.Dataset.from_tensor_slices(({"a": np.arange(12), "b": np.eye(12)}, np.arange(12))),
@@ -101,3 +106,48 @@ def test_buckets_of_two_seeds_have_no_order_in_common() -> None:
 
     every = [str(part) for seed in range(5) for part in orders(seed)]
     assert len(set(every)) == len(every)
+
+
+def forever() -> Iterator[int]:
+    yield from itertools.count()
+
+
+ENDLESS = {
+    "generator": lambda: tf.data.Dataset.from_generator(forever, output_signature=tf.TensorSpec((), tf.int64)),
+    "repeat": lambda: tf.data.Dataset.range(10).repeat(),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_endless_stream_is_read_as_far_as_its_trials_go(kind: str) -> None:
+    data = StreamSplit(sources.from_dataset(ENDLESS[kind]().map(lambda x: (x,))), ONE, Extent(24, 8))
+    assert not data.counted
+    data.visit(Visits(shuffle=False))
+    walk = Walk(data, 4, seed=0, steps=2)
+    seen = [chunk.tensors[0].numpy()[chunk.order].tolist() for epoch in (1, 2, 3) for chunk in walk.epoch(epoch)]
+    expected = [place if kind == "generator" else place % 10 for place in range(24)]
+    assert [number for chunk in seen for number in chunk] == expected
+    later = [chunk.tensors[0].numpy()[chunk.order].tolist() for chunk in Walk(data, 4, seed=0, steps=2).epoch(3)]
+    assert [number for chunk in later for number in chunk] == expected[16:]  # as a resumed trial reads them
+
+
+def test_a_stream_that_ends_is_counted_though_a_trial_reads_less_of_it() -> None:
+    dataset = tf.data.Dataset.range(30).filter(lambda x: x < 20).map(lambda x: (x,))
+    data = StreamSplit(sources.from_dataset(dataset), ONE, Extent(12, 4))
+    assert not data.counted
+    data.count(Extent(16, 4))
+    assert not data.counted
+    data.count(Extent(21, 7))  # of another trial
+    assert (data.counted, data.size) == (True, 20)
+
+
+def test_an_endless_stream_without_a_number_of_steps_is_named() -> None:
+    with pytest.raises(sources.DataError, match=r"an endless dataset, .* use take\(n\), or say with steps_per_epoch"):
+        StreamSplit(sources.from_dataset(ENDLESS["repeat"]().map(lambda x: (x,))), ONE)
+
+
+def test_counting_ends_with_the_sweep(tmp_path: Path) -> None:
+    stream, stop_file = sources.from_dataset(ENDLESS["generator"]().map(lambda x: (x,))), tmp_path / "stop"
+    stop_file.touch()
+    with pytest.raises(NotBegun, match="are being counted"):
+        StreamSplit(stream, ONE, Extent(stop_file=stop_file))

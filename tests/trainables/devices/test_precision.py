@@ -8,23 +8,37 @@ import tensorflow as tf
 from small import Small, assignment, train
 
 from trainables.devices import precision
+from trainables.devices.placement import Placement
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
 ASKED = {"deterministic": True}
+CPU, GPU = (
+    Placement(Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "one_device", (d,)) for d in ("cpu:0", "gpu:0")
+)
 
 
 @pytest.fixture(autouse=True)
 def as_by_default() -> Iterator[None]:
     yield
-    precision.choose_bits(deterministic=False)
+    precision.choose_bits(CPU, deterministic=False)
 
 
 def test_a_process_can_do_both() -> None:
-    precision.choose_bits(deterministic=True)
+    precision.choose_bits(CPU, deterministic=True)
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-    precision.choose_bits(deterministic=False)
+    precision.choose_bits(CPU, deterministic=False)
     assert tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+def test_sums_are_made_in_the_order_of_the_program_where_that_is_promised() -> None:
+    """TensorFlow's arithmetic optimizer adds a + (b + c) in an order that differs between processes."""
+    found = []
+    for placement, deterministic in ((CPU, False), (CPU, True), (GPU, True), (GPU, False)):
+        precision.choose_bits(placement, deterministic=deterministic)
+        found.append(tf.config.optimizer.get_experimental_options()["arithmetic_optimization"])
+    assert found == [False, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +53,7 @@ def test_a_process_can_do_both() -> None:
 def test_a_trial_says_how_its_numbers_came_about(
     capability: tuple[int, int], deterministic: bool, timed: bool, found: dict[str, str]
 ) -> None:
-    precision.choose_bits(deterministic=deterministic)
+    precision.choose_bits(CPU, deterministic=deterministic)
     assert precision.numerics_of_gpu(capability, deterministic=deterministic, timed=timed) == found
 
 

@@ -134,3 +134,34 @@ def test_formats_that_there_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NotExportable, match="needs tf2onnx, onnx, onnxruntime, which is not installed: pip"):
         trainable.export(tmp_path, ["onnx"])
+
+
+@keras.saving.register_keras_serializable("dropping")
+class Dropping(keras.Model):
+    """A subclassed model with dropout in a layer and in attention, which live rates give generators of their own."""
+
+    def __init__(self, rate: Any, **options: Any) -> None:
+        super().__init__(**options)
+        self.attend = layers.MultiHeadAttention(2, 3, dropout=rate)
+        self.drop, self.head = layers.Dropout(rate), layers.Dense(3)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        rows = keras.ops.reshape(x, (-1, 2, 3))
+        rows = self.drop(rows + self.attend(rows, rows, training=training), training=training)
+        return self.head(keras.ops.mean(rows, 1))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_a_rate_of_0_that_was_live_is_exported(rate: float) -> None:
+    class Own(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return Dropping(self.dropout(hp))
+
+        def loss(self, hp: Any, model: keras.Model) -> Any:
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    trainable = Own()
+    train(trainable, assignment(epochs=1, dropout=rate))
+    x = trainable.data(None)[1][0]
+    trained = trainable._session.trial.program.model
+    np.testing.assert_allclose(trainable.trained_model()(x), trained(x, training=False), rtol=1e-6)

@@ -279,3 +279,45 @@ def test_a_hook_that_changes_the_trainable_as_an_epoch_begins_is_refused() -> No
 
     with pytest.raises(Refused, match=r"on_epoch_begin\(\) has changed self\.seen"):
         train(Changes(), trial())
+
+
+class Score(keras.callbacks.Callback):
+    """Adds to the logs, as those that compute a score of scikit-learn do."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        logs["val_score"] = self.value
+
+
+def scoring(value: Any) -> type[Small]:
+    class Scoring(Small):
+        def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
+            return [Score(value), keras.callbacks.EarlyStopping("val_score", mode="max", patience=2)]
+
+        def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+            logs["twice"] = 2 * logs["val_score"]
+
+    return Scoring
+
+
+@pytest.mark.parametrize("value", [1.0, np.float32(1.0), np.array(1)])
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_what_a_callback_adds_to_the_logs_reaches_later_callbacks_hooks_and_columns(value: Any, loop: str) -> None:
+    trainable, found = scoring(value)(), []
+    if loop == "fit":
+        del type(trainable).on_epoch_end
+    trainable.begin(assignment(epochs=6, training={"loop": loop}))
+    with pytest.raises(Stopped, match="a Keras callback has set stop_training"):
+        trainable.train(lambda epoch: found.append(epoch.metrics) or True)
+    assert [metrics["val_score"] for metrics in found] == [1.0] * 3  # as long as fit trains with this patience
+    assert loop == "fit" or found[-1]["twice"] == 2.0
+
+
+def test_what_is_no_number_in_the_logs_is_refused_with_the_callback_that_added_it() -> None:
+    with pytest.raises(
+        Refused, match=r"Score.on_epoch_end\(\) adds 'val_score' = 'good' to the logs, expected a number"
+    ):
+        train(scoring("good")(), assignment())

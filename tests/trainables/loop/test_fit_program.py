@@ -47,17 +47,6 @@ def test_fit_calls_the_steps_that_were_put_in_their_place() -> None:
     assert set(called) == {"train", "test"}
 
 
-def test_a_model_that_only_its_steps_call_is_built_when_it_says_so() -> None:
-    class Steps(keras.Model):
-        def train_step(self, data: Any) -> Any:
-            return {"own": tf.constant(0.5)}
-
-    model = Steps()
-    model.built = True
-    model.compile("sgd")
-    assert model.fit(np.ones((4, 2)), verbose=0).history["own"] == [0.5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
@@ -185,3 +174,35 @@ def test_half_precision_in_fit_trains_at_the_rate_that_is_reported() -> None:
     assert [epoch.learning_rate for epoch in fit] == [epoch.learning_rate for epoch in ours]
     for mine, theirs in zip(metrics(ours), metrics(fit), strict=True):
         assert theirs["loss"] == pytest.approx(mine["loss"], rel=1e-2)
+
+
+class Rates(keras.metrics.Metric):
+    """Gives two numbers by names of their own, as `sklearn`-like reports do."""
+
+    def __init__(self, name: str = "rates", **options: Any) -> None:
+        super().__init__(name=name, **options)
+        self.right = self.add_variable((), "zeros", name="right")
+        self.all = self.add_variable((), "zeros", name="all")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        right = keras.ops.equal(keras.ops.argmax(y_pred, -1), keras.ops.cast(keras.ops.ravel(y_true), "int32"))
+        right = keras.ops.cast(right, "float32")
+        self.right.assign_add(keras.ops.sum(right))
+        self.all.assign_add(keras.ops.cast(keras.ops.size(right), "float32"))
+
+    def result(self) -> Any:
+        return {"hits": self.right / self.all, "misses": 1 - self.right / self.all}
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_a_metric_whose_result_is_a_dictionary_has_a_column_for_each_key(loop: str, gpus: int) -> None:
+    class Reporting(Small):
+        def metrics(self, hp: Any, model: keras.Model) -> Any:
+            return [Rates(), "accuracy"]
+
+    (first, *_) = metrics(train(Reporting(), assignment(gpus, training={"loop": loop}, batch_size=14)))
+    for prefix in ("", "val_"):
+        assert first[f"{prefix}hits"] == pytest.approx(first[f"{prefix}accuracy"])
+        assert first[f"{prefix}misses"] == pytest.approx(1 - first[f"{prefix}accuracy"])
+    assert "rates" not in first

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -81,3 +82,10 @@ def test_numbers_that_are_turned_on_are_back_afterwards() -> None:
     with live.turned_on():
         assert (float(a), float(b)) == (0.5, pytest.approx(0.3))
     assert (float(a), float(b)) == (0.0, 0.4)
+
+
+@pytest.mark.parametrize("use", [lambda rate: keras.layers.LSTM(4, dropout=rate), lambda rate: rate < 0.5, int])
+def test_where_only_a_plain_number_goes_the_way_to_it_is_named(use: Any) -> None:
+    rate = Live(Hyperparameters({"dropout": 0.1})).number("dropout")
+    with pytest.raises(TypeError, match=r'the live number "dropout" cannot be .* hp.number\("dropout"\) there'):
+        use(rate)

@@ -13,6 +13,7 @@ from keras import layers, ops
 from sampling import sampled
 from small import Small, assignment, metrics, train
 
+from trainables.data.sources import Buckets
 from trainables.keras_trainable import KerasTrainable
 from trainables.recipe.refusals import Refused
 
@@ -327,3 +328,41 @@ def test_fewer_examples_than_parts_can_be_mixed() -> None:
     )
     for a, b in zip(alone, several, strict=True):
         assert b == pytest.approx(a, abs=1e-6, rel=1e-6)
+
+
+class Positions(layers.Layer):
+    """Adds a table of positions, which has as many rows as there are time steps, to a projection of the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project, self.table = layers.Dense(4), layers.Embedding(40, 4)
+
+    def call(self, x: Any) -> Any:
+        return self.project(x[..., None]) + self.table(ops.arange(ops.shape(x)[1]))
+
+
+class NotPadding(keras.losses.Loss):
+    """Divides by what is no padding, which differs from part to part."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        each = keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+        mask = ops.cast(y_true > 0, "float32")
+        return ops.sum(each * mask) / ops.sum(mask)
+
+
+@pytest.mark.parametrize("length", [15, 16, 31])
+def test_a_loss_is_named_though_a_table_has_as_many_rows_as_a_part_has_examples(length: int) -> None:
+    class Tagger(Small):
+        def data(self, hp: Any) -> Any:
+            x = np.random.default_rng(0).normal(size=(60, length)).astype(np.float32)
+            y = np.where(np.arange(length) < np.arange(60)[:, None] % length + 1, 1 + (x > 0), 0).astype(np.int32)
+            return Buckets(((x, y), (x[:, :-1], y[:, :-1]))), None
+
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((None,)), Positions(), layers.Dense(3)])
+
+        def loss(self, hp: Any, model: keras.Model) -> Any:
+            return NotPadding(name="tags")
+
+    with pytest.raises(Refused, match=r"the loss 'tags' \(NotPadding\) of a batch is not the mean over its examples"):
+        Tagger().begin(assignment(gpus=2))
