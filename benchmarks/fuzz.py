@@ -4,10 +4,12 @@
     python benchmarks/fuzz.py --only 17
 
 What must not matter: replicas, micro-batches, XLA, what the worker trained before, an interruption. The last two give
-the same bits. The others add in another order, which in float32 makes 2e-6 of an array's scale after a dozen updates of
-these small, smooth models (in half precision two roundings). Where a trial blows rounding up (batch normalisation over
-two examples, Adam on a gradient that is zero but for rounding), the plain trial is trained again with its inputs moved
-by one rounding, and the other is different only if it is further off than ten times what that makes.
+the same bits, also where authors keep state in their modules and change it at any moment (`fuzz_kept.py`), unless the
+trial says that it is not reproducible. The others add in another order, which in float32 makes 2e-6 of an array's scale
+after a dozen updates of these small, smooth models (in half precision two roundings). Where a trial blows rounding up
+(batch normalisation over two examples, Adam on a gradient that is zero but for rounding), the plain trial is trained
+again with its inputs moved by one rounding, and the other is different only if it is further off than ten times what
+that makes.
 
 A line for each difference, with the number that reproduces it; the last line counts. Refusals by name are fine.
 """
@@ -78,6 +80,7 @@ def _parent(first: int, trials: int, deadline: float) -> int:
             elif found["kind"] == "different":
                 print(f"--only {found['number']}: {found['text']}\n    {draw(found['number']).said()}", flush=True)
     refused = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+    print(f"state that is kept: {kinds['said']} said not to be reproducible")
     print(f"same {kinds['same']}, of them compared with fit {kinds['fit']}, rounding blown up {kinds['rounding']}")
     counted = kinds["same"] + kinds["different"] + kinds["refused"]
     print(f"{counted} trials, {kinds['different']} different, {kinds['refused']} refused by name {{{refused}}}")
@@ -143,7 +146,11 @@ def _looked_at(recipe: Recipe) -> Iterator[tuple[str, str]]:
         if has_fit(recipe):
             others.append(("fit: ", recipe.tolerance, lambda: by_fit(plain)))
         for name, tolerance, train in others:
-            off, where = _off(straight, train(), recipe)
+            found = train()
+            if "said" in found:
+                yield "said", str(found["said"])
+                continue
+            off, where = _off(straight, found, recipe)
             if off > tolerance:
                 moved = max(_off(straight, _trained(_nudged(plain, sign)), recipe)[0] for sign in (1, -1))
                 if not tolerance or off > BLOWN_UP * moved:
@@ -223,12 +230,14 @@ def _off(expected: Values, found: Values, recipe: Recipe) -> tuple[float, str]:
 
 def _trained(recipe: Recipe) -> Values:
     """Metrics of all epochs, and all state at the end."""
-    from fuzz_models import AUTHORS, of_the_model
+    from fuzz_kept import anew
+    from fuzz_models import author_of, of_the_model
     from small import go_on, metrics
 
     from sweep.contract import Diverged
 
-    author = AUTHORS[recipe.author]()
+    anew()
+    author = author_of(recipe.author, recipe.params)
     if recipe.twin is not None:
         _twin(author, recipe)
     epochs: list[Any] = []
@@ -239,7 +248,8 @@ def _trained(recipe: Recipe) -> Values:
         if recipe.resumed:
             with tempfile.TemporaryDirectory() as folder:
                 author.save(Path(folder))()
-                author = AUTHORS[recipe.author]()
+                anew()
+                author = author_of(recipe.author, recipe.params)
                 author.begin(given)
                 author.restore(Path(folder))
             epochs += go_on(author)
@@ -250,6 +260,9 @@ def _trained(recipe: Recipe) -> Values:
         for number, each in enumerate(metrics(epochs), 1)
         for name, value in each.items()
     }
+    facts = author._session.facts()
+    if not facts.reproducible and recipe.params.get("keeps"):
+        return {"said": facts.numerics["differs"]}
     program = author._session.trial.program
     found |= {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
     return found | of_the_model(program.model)

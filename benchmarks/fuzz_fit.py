@@ -42,6 +42,8 @@ def has_fit(recipe: Recipe) -> bool:
     params = recipe.params
     if recipe.author not in ("compiled", "stepped", "of_the_model") or params.get("split") == "drawn":
         return False
+    if "keeps" in params:  # its hooks are ours
+        return False
     if recipe.author == "stepped" and params.get("reduction") == "sum":
         return False  # the author's step takes the mean
     layers = set(params["layers"].split("+"))

@@ -5,6 +5,7 @@ What sets them apart are parameters, so that a recipe is a mapping of plain valu
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -248,6 +249,47 @@ AUTHORS: dict[str, type[Compiled]] = {
     "at_once": AtOnce,
     "of_the_model": OfTheModel,
 }
+
+
+def _kept() -> Any:
+    """The module in which authors keep state, as it is in the present process."""
+    return importlib.import_module("fuzz_kept")
+
+
+class Keeping:
+    """Beside one of these authors: looks at what is kept in `fuzz_kept.py` and changes it; its hooks report it."""
+
+    def data(self, hp: Any) -> Any:
+        (x, *rest), held_out = super().data(hp)  # type: ignore[misc]
+        return (x * (1.0 + 0.1 * _kept().at("data", hp)), *rest), held_out
+
+    def model(self, hp: Any) -> Any:
+        level, model = _kept().at("model", hp), super().model(hp)  # type: ignore[misc]
+        first = model.trainable_variables[0]
+        first.assign(first * (1.0 + 0.1 * level))
+        return model
+
+    def schedule(self, hp: Any) -> Any:
+        _kept().at("schedule", hp)
+        return super().schedule(hp)  # type: ignore[misc]
+
+    def callbacks(self, hp: Any) -> Any:
+        _kept().at("callbacks", hp)
+        return [_kept().CALLBACK]
+
+    def on_epoch_begin(self, epoch: int, model: Any, hp: Any) -> None:
+        _kept().at("on_epoch_begin", hp)
+
+    def on_epoch_end(self, epoch: int, logs: Any, model: Any, hp: Any) -> None:
+        logs["kept"] = _kept().at("on_epoch_end", hp)
+
+
+KEEPING = {name: type(f"Keeping{kind.__name__}", (Keeping, kind), {}) for name, kind in AUTHORS.items()}
+
+
+def author_of(name: str, params: Any) -> Any:
+    """A new author of this name, one that keeps state between trials where the parameters say what."""
+    return (KEEPING if "keeps" in params else AUTHORS)[name]()
 
 
 def of_the_model(model: Any) -> dict[str, Any]:

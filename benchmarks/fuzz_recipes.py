@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 RATES = {
@@ -28,6 +28,14 @@ BODIES = (
     *("dense", "bn", "dropout", "norm", "gaussian", "spectral", "l2", "activity", "counter", "moving", "batch_mean"),
     *("noise", "same_noise", "add_loss", "training_loss", "sum_loss"),
 )
+CARRIERS = (
+    *("number", "list", "table", "set", "deque", "nested", "array", "class attribute", "class list", "closure"),
+    *("default", "cache", "optimizer", "metric", "variable", "numpy"),
+)
+"""Where authors keep state between trials, of `fuzz_kept.py`; and when they change it."""
+MOMENTS = ("data", "model", "callbacks", "schedule", "on_epoch_begin", "on_epoch_end")
+KEEPS = 0.5
+"""Of the trials, how many keep some."""
 HALF = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 
 
@@ -88,7 +96,7 @@ def draw(number: int) -> Recipe:
         twin = _twin(rng, params) if rng.random() < 0.75 else None
     resumed = kind != "parts" and (twin is None or rng.random() < 0.4)
     several = kind != "worker"
-    return Recipe(
+    made = Recipe(
         number,
         author,
         params,
@@ -100,6 +108,18 @@ def draw(number: int) -> Recipe:
         resumed=resumed,
         twin=twin,
     )
+    return _keeping(rng, made) if rng.random() < KEEPS else made
+
+
+def _keeping(rng: random.Random, recipe: Recipe) -> Recipe:
+    """The same trial, with state that its author keeps between trials, and so the trial before it."""
+
+    def some() -> dict[str, str]:
+        chosen = [f"{rng.choice(MOMENTS)}:{rng.choice(CARRIERS)}" for _ in range(rng.randint(1, 4))]
+        return {"keeps": "+".join(chosen)}
+
+    twin = None if recipe.twin is None else recipe.twin | some()
+    return replace(recipe, params=recipe.params | some(), twin=twin)
 
 
 def _data(rng: random.Random) -> dict[str, Any]:

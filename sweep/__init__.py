@@ -6,6 +6,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from sweep.read_recorder import recorder
+
 if TYPE_CHECKING:
     from sweep.api import LoadedSweep, load
     from sweep.api.running import confirm, resume, retrain, run
@@ -15,6 +17,9 @@ __all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 """TensorFlow reads it once, as it is imported, and else tells the terminal of its own workings; errors are told."""
+
+recorder.install()
+"""What the author's modules read when they are imported is recorded from here on; `Worker` records trials."""
 
 _HOMES = {
     "InputError": "sweep.errors",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = [
     "Fold",
     "Fusing",
     "Group",
+    "Incompatible",
     "NotExportable",
     "OtherData",
     "OutOfMemory",
@@ -284,6 +285,17 @@ class Exported:
 
 class NotExportable(Exception):
     """A trained model cannot be had in this format, or is not the same there."""
+
+
+class Incompatible(Exception):
+    """The sweep file asks for what the trainable's code cannot do.
+
+    ``about``: the parameters and keys of the file that it follows from, beside the code, where these are known.
+    """
+
+    def __init__(self, message: str, *, about: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.about = tuple(about)
 
 
 class Diverged(Exception):

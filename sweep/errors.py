@@ -14,15 +14,14 @@ the author's own line first, and no frames of the machinery around it.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
-import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.author_code import is_author_file, package_of
 from sweep.text import counted, printable, shortened
 
 
@@ -104,9 +103,6 @@ def _lines(error: BaseException | str) -> list[str]:
 
 
 WHOLE = "SWEEP_FULL_TRACEBACKS"
-_MACHINERY = re.compile(r"trainables/((keras_trainable|session)\.py|\w+/.*)")
-_NO_FILE = ("<string>", "<frozen", "<__array_function__")
-_OF_AUTOGRAPH = "__autograph_generated_file"
 _CALLING = re.compile(r"Exception encountered when calling (?:layer )?(.+?)\.?$")  # Keras
 _NAMED = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 _USER_CODE, _GRAPH = "in user code:", "Graph execution error:"  # TensorFlow
@@ -135,11 +131,11 @@ def where_raised(error: BaseException) -> str | None:
     own = [
         (match["file"], int(match["line"]), match["function"])
         for match in _NAMED.finditer(str(error))
-        if is_author_s(match["file"])
+        if is_author_file(match["file"])
     ] or [
         (frame.f_code.co_filename, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if is_author_s(frame.f_code.co_filename)
+        if is_author_file(frame.f_code.co_filename)
     ]
     if not own:
         return None
@@ -156,41 +152,13 @@ def folded_traceback(error: BaseException) -> str:
     """
     told = traceback.TracebackException.from_exception(error)
     for one in () if os.environ.get(WHOLE) else _chain(told):
-        if any(is_author_s(frame.filename) for frame in one.stack):
+        if any(is_author_file(frame.filename) for frame in one.stack):
             one.stack = _Folded.of(one.stack)
     text = "".join(told.format())
     for message in () if os.environ.get(WHOLE) else map(str, _chain(told)):
         if message.startswith(_GRAPH):
             text = text.replace(message, _without_stack(message))
     return printable(text)
-
-
-@functools.cache
-def is_installed(file: str) -> bool:
-    """Return whether a file belongs to Python itself or to an installed package."""
-    installed = _installed()  # most files say so themselves: to resolve a path looks at each of its folders
-    return file.startswith(installed) or str(Path(file).resolve()).startswith(installed)
-
-
-@functools.cache
-def is_author_s(file: str) -> bool:
-    """Return whether a file is neither installed nor a part of this package."""
-    if file.startswith(_NO_FILE) or _OF_AUTOGRAPH in file or is_installed(file):
-        return False
-    package = Path(__file__).resolve().parent
-    path = Path(file).resolve()
-    if path.is_relative_to(package):
-        return False
-    root = package.parent
-    return not (path.is_relative_to(root) and _MACHINERY.fullmatch(path.relative_to(root).as_posix()))
-
-
-@functools.cache
-def _installed() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {Path(folder) for folder in map(sysconfig.get_path, names)}
-    found = {f"{path}/" for folder in folders for path in (folder, folder.resolve())}
-    return tuple(sorted(found, key=len, reverse=True))  # site-packages lies in Python's own folder
 
 
 def _cause(text: str, kind: str) -> str:
@@ -220,7 +188,7 @@ def _without_stack(message: str) -> str:
     lines, hidden = list[str](), 0
     for line in [*message.split("\n"), None]:
         named = None if line is None else _NAMED.match(line)
-        if line is not None and ((named and not is_author_s(named["file"])) or (hidden and not line.strip())):
+        if line is not None and ((named and not is_author_file(named["file"])) or (hidden and not line.strip())):
             hidden += bool(named)
             continue
         if hidden:
@@ -247,11 +215,11 @@ class _Folded(traceback.StackSummary):
         """Fold each run of frames that are not the author's."""
         found, hidden = cls(), list[traceback.FrameSummary]()
         for frame in [*stack, None]:
-            if frame is not None and not is_author_s(frame.filename):
+            if frame is not None and not is_author_file(frame.filename):
                 hidden.append(frame)
                 continue
             if hidden:
-                names = dict.fromkeys(_package(one.filename) for one in hidden)
+                names = dict.fromkeys(package_of(one.filename) for one in hidden)
                 found.append(traceback.FrameSummary(", ".join(names), len(hidden), _FOLDED, lookup_line=False))
                 hidden = []
             if frame is not None:
@@ -266,13 +234,3 @@ class _Folded(traceback.StackSummary):
 
 
 _FOLDED = "..."
-
-
-def _package(file: str) -> str:
-    """Return the name of the package that a file belongs to."""
-    for folder in _installed():
-        if file.startswith(folder):
-            return file.removeprefix(folder).partition("/")[0].removesuffix(".py")
-    if _OF_AUTOGRAPH in file:
-        return "tensorflow"
-    return "trainables" if "/trainables/" in file else "sweep" if "/sweep/" in file else Path(file).name

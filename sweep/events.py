@@ -145,6 +145,18 @@ class EpochReported(Record, frozen=True, kw_only=True):
     driven_s: float | None = None  # as of `TrialStarted`
 
 
+class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a trial has read beside its code and its data, as `sweep.read_recorder` has seen it.
+
+    Paths that begin with ``./`` are relative to the folder in which trials begin, or to one in which modules are found.
+    """
+
+    files: Mapping[str, str] = field(default_factory=dict)  # fingerprint by path
+    folders: Mapping[str, str] = field(default_factory=dict)  # digest of the names in it, by path
+    environment: Mapping[str, str] = field(default_factory=dict)  # digest of the value, by name
+    unknown: tuple[str, ...] = ()  # why not all that it has read can be compared later
+
+
 class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
 
@@ -166,6 +178,8 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     structures: int | None = None  # how many of them its worker holds
     reproducible: bool = True  # another trial with the same parameters and seed would give the same numbers
     extends: bool = False  # its epochs are those that a trial of more epochs would begin with
+    inputs: Inputs | None = None  # what it has read beside its code and its data; None: not recorded
+    other_code: tuple[str, ...] = ()  # modules that its worker imported in another version than the sweep began with
 
 
 class TrialEnded(Record, frozen=True, kw_only=True):
@@ -179,6 +193,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
     regardless: bool = False  # it failed before it had read any parameter that differs between trials
+    incompatible: bool = False  # it failed for what the file asks of this code, whatever the parameters' values
     asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
     waits: bool = False  # interrupted where it pauses, until its rule lets it go on; or pruned as it still paused there
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
@@ -331,7 +346,7 @@ def _text(value: object) -> str:
     return value if type(value) is str else _refuse(value, "str")
 
 
-def _fields(source: Record | Facts) -> dict[str, object]:
+def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
     """Return the fields that are not at their default, for JSON."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
@@ -339,8 +354,10 @@ def _fields(source: Record | Facts) -> dict[str, object]:
         if value == default:
             continue
         try:
-            if isinstance(value, Facts):
+            if isinstance(value, Facts | Inputs):
                 record[name] = _fields(value)
+            elif isinstance(value, tuple):
+                record[name] = plain(list(value))
             else:
                 record[name] = value.value if isinstance(value, Status | Role) else plain(value)
         except TypeError as error:
@@ -357,5 +374,5 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
     }
 
 
-_STRUCTS: tuple[type[msgspec.Struct], ...] = (*_CLASSES.values(), Facts)
+_STRUCTS: tuple[type[msgspec.Struct], ...] = (*_CLASSES.values(), Facts, Inputs)
 _DEFAULTS = {cls: _defaults(cls) for cls in _STRUCTS}

@@ -24,15 +24,25 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, cast
 
-from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Trainable
+from sweep.author_code import note_trainable
+from sweep.contract import Assignment, Devices, EpochReported, Facts, Incompatible, Report, Stopped, Trainable
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
-from sweep.hyperparameters import Hyperparameters
+from sweep.hyperparameters import Hyperparameters, Watched
+from sweep.patience import Plateau, is_exhausted
+from sweep.state import homes, imports
+from sweep.state.pristine import Pristine, moving
+from sweep.state.trials import Found
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
 """How a function saves: a callable that writes into the folder it is given, or a file or folder to be copied."""
 
+UNREAD_FOLD = (
+    "the file asks for {folds} folds, and the function reports without having read report.fold, so all folds would "
+    "train on the same examples; leave fold report.fold of report.folds out of training and validate with it, or use "
+    "repeats in place of folds"
+)
 _ABOUT = "sweep_function.json"
 _LISTEN_S = 0.5
 
@@ -50,7 +60,11 @@ class Reporter:
         self.epochs: int = assignment.epochs
         self.epoch: int = epoch  # the last one reported; after a restore, those that are done
         self.devices: Devices = assignment.devices
-        self.training: Mapping[str, Value] = assignment.training
+        self.training_read: set[str] = set()
+        """The keys of the file's block ``training`` that the function has read."""
+        self._training = Watched(assignment.training, self.training_read)
+        self._fold = assignment.fold
+        self._fold_read = assignment.fold is None
         self._restored, self._accumulate = restored, assignment.accumulate
         self._objective = assignment.objective
         self._looked = restored is None  # whether the function has asked what to go on from
@@ -73,6 +87,22 @@ class Reporter:
         self._splits = True
         return self._accumulate
 
+    @property
+    def training(self) -> Mapping[str, Value]:
+        """The file's block ``training``."""
+        return self._training
+
+    @property
+    def fold(self) -> int | None:
+        """The number of the fold to leave out of training and to validate with, from 0; None without `folds`."""
+        self._fold_read = True
+        return None if self._fold is None else self._fold.number
+
+    @property
+    def folds(self) -> int | None:
+        """How many folds there are; None if the file does not ask for any."""
+        return None if self._fold is None else self._fold.of
+
     def __call__(
         self,
         metrics: Mapping[str, float] | None = None,
@@ -86,7 +116,8 @@ class Reporter:
         """Report one epoch; the answer says whether to train on or to return.
 
         Metrics are named, or given as a mapping. ``checkpoint`` saves this epoch if that is due. Raises TypeError for
-        what is no number, RuntimeError where a restored trial is begun anew.
+        what is no number, RuntimeError where a restored trial is begun anew, Incompatible if the file asks for folds
+        and the function has not read which one this is.
         """
         if self._over:
             raise _Over
@@ -98,6 +129,8 @@ class Reporter:
                 f"trial {self.trial} goes on after epoch {self.epoch}, and its function has not read report.restored, "
                 "the folder that it saved its checkpoint into"
             )
+        if not self._fold_read and self._fold is not None:
+            raise Incompatible(UNREAD_FOLD.format(folds=self._fold.of), about=("folds",))
         if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
             raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
         self.epoch, self._checkpoint = self.epoch + 1, checkpoint
@@ -155,8 +188,15 @@ class FunctionTrainable:
         self._waits = False  # the function waits in its report
         self._restored: Path | None = None
         self._epoch = 0
+        self._waited = Plateau(maximize=False)
         self._started: float | None = None
         self._train_s = 0.0
+        self._found = Found()  # under names of the author's
+
+    @property
+    def depends_on(self) -> object:
+        """What the function's attribute ``depends_on`` names: files that it depends on beside its code."""
+        return getattr(self._function, "depends_on", None)
 
     @property
     def saves(self) -> bool:
@@ -168,27 +208,56 @@ class FunctionTrainable:
         """Whether the function cuts its batches into smaller parts when it is asked to."""
         return self._run is not None and self._run._splits
 
+    @property
+    def training_read(self) -> frozenset[str]:
+        """The keys of the file's block ``training`` that have been read or that act on functions by themselves."""
+        read = set() if self._run is None else self._run.training_read
+        return frozenset({"patience", *read})
+
     def begin(self, assignment: Assignment) -> None:
         """Forget the trial before; the function is called by the first `train`."""
         self.end()
+        self._found.begin(
+            lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
+        )
+        self._waited = Plateau(assignment.maximize)
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
         self._started, self._train_s = None, 0.0
 
     def train(self, report: Report) -> None:
-        """Let the function go on; return when it has returned, or waits in a report after which nothing follows now."""
+        """Let the function go on; return when it has returned, or waits in a report after which nothing follows now.
+
+        Raises Stopped if it waits in a report and the epochs of ``training.patience`` have brought nothing better.
+        """
         run = self._run or self._start()
+        self._check_patience()
         if self._waits:
             self._waits = False
             run._answers.put(True)
         while isinstance(told := run._heard(), EpochReported):
             self._waits = True
             self._train_s += told.time_s
+            self._count(told)
             if not report(told):
                 return
+            self._check_patience()
             self._waits = False
             run._answers.put(True)
         if told.error is not None:
             raise told.error
+
+    def _count(self, epoch: EpochReported) -> None:
+        """Count an epoch for ``training.patience``."""
+        objective = None if self._assignment is None else self._assignment.objective
+        value = None if objective is None else epoch.metrics.get(objective)
+        if value is not None:
+            self._waited.hear(value)
+
+    def _check_patience(self) -> None:
+        """Raise Stopped if further epochs would be in vain."""
+        training = {} if self._assignment is None else self._assignment.training
+        if is_exhausted(self._waited, training):
+            raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
     def end(self) -> str:
         """Let a function that waits return, for its trial has ended; a line about what it raised then, if it did."""
@@ -215,12 +284,15 @@ class FunctionTrainable:
             shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
         else:
             shutil.copy2(checkpoint, folder)
-        (folder / _ABOUT).write_text(json.dumps({"epoch": run.epoch}))
+        (folder / _ABOUT).write_text(json.dumps({"epoch": run.epoch, "waited": self._waited.state()}))
 
     def restore(self, folder: Path) -> int:
         """Show the function what was saved, when it begins."""
         self._restored = folder
-        self._epoch = int(json.loads((folder / _ABOUT).read_text())["epoch"])
+        about = json.loads((folder / _ABOUT).read_text())
+        self._epoch = int(about["epoch"])
+        if "waited" in about:  # earlier releases had no patience for functions
+            self._waited.restore(about["waited"])
         return self._epoch
 
     def facts(self) -> Facts:
@@ -228,6 +300,7 @@ class FunctionTrainable:
         gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
         data = getattr(self._function, "data", None)
+        differs = moving.described() or (imports.differs(self._assignment.data_seed) if self._assignment else "")
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
@@ -235,6 +308,8 @@ class FunctionTrainable:
             node=socket.gethostname(),
             devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",
             train_s=self._train_s,
+            numerics={"differs": differs} if differs else {},
+            reproducible=not differs,
         )
 
     def _start(self) -> Reporter:
@@ -260,6 +335,10 @@ class FunctionTrainable:
 
         threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
+
+
+def _listener(found: Pristine) -> imports.Listener:
+    return lambda module: found.take(homes.of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
@@ -304,13 +383,20 @@ TRAINABLE_METHODS = ("begin", "train", "save", "restore", "facts")
 RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 
 
-def load_trainable(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:
+def load_trainable(
+    trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
+) -> Callable[[], Trainable]:
     """Return what makes trainables: the class, or one around the function, with these folders importable.
 
-    ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
+    What modules draw when they are imported follows from ``seed``, the sweep's. ``given`` is the class or function
+    itself where no module has it. Raises TrainableError, or what its import raises.
     """
     make_importable(folders)
-    return trainable_maker(_named(trainable) if given is None else given, trainable)
+    imports.take_for_own(trainable.partition(":")[0])
+    with imports.seeded(seed):
+        found = _named(trainable) if given is None else given
+        note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
+        return trainable_maker(found, trainable)
 
 
 def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:

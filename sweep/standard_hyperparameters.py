@@ -147,6 +147,32 @@ OVERRIDABLE: Mapping[str, Bounds] = {
 }
 """What a method of `KerasTrainable` reads that an author may override, and then read the same name in another sense."""
 
+OF_OPTIMIZERS = (
+    *("weight_decay", "adam_weight_decay", "momentum", "nesterov", "amsgrad", "centered", "relative_step"),
+    *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "epsilon", "epsilon_1", "epsilon_2"),
+    *("beta", "beta_2_decay", "clip_threshold", "adam_lr_ratio", "initial_accumulator_value", "learning_rate_power"),
+    *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
+    *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
+)
+"""What the optimizers of Keras are made with, each some of it."""
+SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
+"""What makes of a peak rate the rate of each update."""
+OF_RATES = ("learning_rate", "fine_tune_learning_rate", *SHAPING)
+"""What the loop makes the learning rate of each update from."""
+CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
+
+OF_METHODS: Mapping[str, tuple[str, ...]] = {
+    "optimizer": ("optimizer", *OF_OPTIMIZERS),
+    "schedule": ("lr_schedule", *(name for name in OVERRIDABLE if name.startswith("lr_") and name != "lr_scaling")),
+    "loss": ("label_smoothing",),
+    "loss_weights": ("loss_weights.*",),
+    "class_weights": ("class_weights",),
+    "groups": ("layer_decay", "layer_rates.*"),
+    "phases": ("frozen_epochs", "fine_tune_learning_rate"),
+    "dropout": ("dropout",),
+}
+"""By the method of `KerasTrainable` that reads them, what has no effect once an author overrides the method."""
+
 STANDARD: Mapping[str, Bounds] = {**FRAME, **OVERRIDABLE}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep import errors
+from sweep import author_code, errors
 from sweep.errors import InputError, TrainableError
 
 
@@ -41,7 +41,7 @@ def test_frames_of_others_are_one_line() -> None:
 
 def test_without_a_line_of_the_author_s_all_frames_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     error = raised(in_a_library)
-    monkeypatch.setattr(errors, "is_author_s", lambda file: False)
+    monkeypatch.setattr(errors, "is_author_file", lambda file: False)
     assert errors.folded_traceback(error).count("File ") == 5
     assert errors.reason_of(error).startswith("JSONDecodeError: Expecting value")
 
@@ -141,8 +141,8 @@ def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) ->
     ],
 )
 def test_whose_a_file_is(file: str, expected: bool) -> None:
-    assert errors.is_author_s(file) is expected
-    assert errors.is_installed(file) is (file in (pytest.__file__, json.__file__))
+    assert author_code.is_author_file(file) is expected
+    assert author_code.is_installed(file) is (file in (pytest.__file__, json.__file__))
 
 
 def test_the_stack_in_a_graph_s_message_is_folded() -> None:

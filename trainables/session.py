@@ -18,6 +18,9 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from sweep.state import imports, trials
+from sweep.state.draws import entropy_taken
+from sweep.state.pristine import moving
 from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
@@ -32,14 +35,13 @@ from trainables.loop.program import Program, Wanted
 from trainables.loop.saving import Carried
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, check_eager, global_batch_size, highest_rate
-from trainables.numbers import seeds
 from trainables.numbers.live import Live
 from trainables.recipe import author_data, global_settings, phases, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, origins, owned, pristine, weights
+from trainables.state import attributes, checkpoint, initializers, origins, owned, pristine, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """The attributes of an author's object that are not its author's."""
@@ -61,9 +63,12 @@ class Session(Joining):
     """
 
     def __init__(self, author: Author) -> None:
+        refusals.check_backend()
         self._author = author
         self._programs = Programs()
         self._data = AuthorData(OWN)
+        self._trials = pristine.Trials(OWN)
+        self._left: pristine.Left | None = None  # by hooks and callbacks of the present trial
         self._number: int | None = None  # the present trial's, where its own things are made, and not a program
         self.example_read = self.targets_read = False
         """Whether the making of the present program has read `Author.example` and `Author.some_targets`."""
@@ -73,6 +78,11 @@ class Session(Joining):
         self._trial: Trial | None = None
         vars(author)["_session"] = self
         author.memory = {}
+
+    @property
+    def depends_on(self) -> object:
+        """What the author names in ``depends_on``: files that a trial depends on beside its code and its data."""
+        return getattr(self._author, "depends_on", None)
 
     @property
     def trial(self) -> Trial:
@@ -93,9 +103,13 @@ class Session(Joining):
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
-        self._trial, self._author.memory, self._number = None, {}, None
+        with imports.seeded(assignment.data_seed):
+            self._begin(assignment)
+
+    def _begin(self, assignment: Assignment) -> None:
+        self._trial, self._author.memory, self._number, self._left = None, {}, None, None
         owned.undo(self._author)
-        pristine.put_back_made()
+        pristine.end_trial()
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -106,6 +120,7 @@ class Session(Joining):
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):
             train, validation = self._data.splits(self._author, hp, placement, assignment)
+        self._trials.begin(self._author, self._data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
@@ -126,6 +141,7 @@ class Session(Joining):
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             self._number = None
+            initializers.follow_the_trial(self._trials.objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
         stopwatch.lap("build")
@@ -161,6 +177,10 @@ class Session(Joining):
             callbacks=callbacks,
         )
         trial.prepare()
+        if trial.hooks or callbacks:
+            self._left = self._left or pristine.Left(self._author)
+            self._left.enter_phase()
+            trial.left = self._left
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
         callbacks.watch(self._author, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
@@ -179,6 +199,13 @@ class Session(Joining):
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        try:
+            self._train(report)
+        finally:
+            if self.trial.finished:
+                trials.rest()
+
+    def _train(self, report: Report) -> None:
         trial = self.trial
         while not trial.finished:
             if trial.phase_is_over:
@@ -210,6 +237,7 @@ class Session(Joining):
         """Return where and how the present trial runs."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
+        differs = differs or trial.lost or imports.differs(trial.assignment.data_seed) or moving.described()
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -308,8 +336,10 @@ class Session(Joining):
     def _plain(self) -> plain_model.Plain:
         """Make the present trial's model once more, of the author's methods alone."""
         author, trial, live = self._author, self.trial, self._author.live
-        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade():
+        seeded = imports.seeded(trial.assignment.data_seed)
+        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade(), seeded:
             try:
+                initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)
                 with pristine.making(author):
                     plain = plain_model.rebuilt(author, trial)
                 return plain_model.of_raw_inputs(author, trial, plain, self._data)
@@ -344,7 +374,7 @@ class Session(Joining):
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording(record, seeds_on_host=not (fit or served))
-        with pristine.making(self._author) as left, recording, seeds.entropy_taken(seed) as entropy:
+        with pristine.making(self._author) as left, recording, entropy_taken(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)
@@ -356,6 +386,7 @@ class Session(Joining):
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
+            refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
         own |= copies
@@ -365,7 +396,14 @@ class Session(Joining):
         if entropy.line:
             built.differs = f"{entropy.line} draws from the machine"
         structure = replace(
-            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, made=left, example=example, targets=targets
+            key,
+            keeps_rate=made.keeps_rate,
+            made_with=made.read,
+            drew=drew,
+            attributes=own,
+            made=left,
+            example=example,
+            targets=targets,
         )
         if built.kept:
             most = cache.room(placement, assignment.devices)

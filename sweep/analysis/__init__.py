@@ -207,7 +207,7 @@ def of_other_code(sweeps: Sequence[Sweep]) -> str:
     if mixed:
         of = f" of {' and '.join(mixed)}" if len(sweeps) > 1 else ""
         told.append(
-            f"The code or a version of its packages has changed between sessions{of}: "
+            f"The code or a version of its packages has changed since the beginning{of}: "
             "scores from before and after may not compare."
         )
     if differing := sweep_info.differing(sweep.info for sweep in sweeps):

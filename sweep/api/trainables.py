@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep import errors
+from sweep import author_code
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
 from sweep.inspection import HERE, Source, import_folder, importable, inspect_given
@@ -86,7 +86,7 @@ def _folder(module: str) -> Path | None:
         return Path()
     path = Path(file).resolve()
     home = import_folder(path, module)
-    if errors.is_installed(str(path)):
+    if author_code.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))
     return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()

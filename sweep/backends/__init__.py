@@ -28,7 +28,9 @@ from sweep.contract import Assignment, Devices, Facts, aside
 from sweep.errors import StoreError
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
+from sweep.read_recorder import recorder
 from sweep.space.objectives import Objective
+from sweep.state import imports, settings
 from sweep.store import replacing
 from sweep.store.object_store import ObjectStore, repeat, stand_for
 
@@ -54,12 +56,18 @@ class Job:
     profile: bool = False  # of the first trial
     target: float | None = None  # of the objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    sometimes: tuple[str, ...] = ()  # parameters that are read where others have a use for them, as an optimizer has
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
+    constant: tuple[str, ...] = ()  # parameters that are the same in all trials
+    choosing: tuple[str, ...] = ()  # parameters that differ and are no numbers, by which code chooses what it makes
+    settings: tuple[str, ...] = ()  # keys of `training` that are not as by default
     price: Price | None = None  # of a GPU for an hour
     store: str | None = None  # URL of the sweep in an object store: then nodes share no folder
     stand_in: str | None = None  # name of the folder, in each node's temporary one, that stands for the results folder
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
     working_folder: Path | None = None  # the driver's, in which trials begin where it is seen
+    code: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the author's modules as the session began
+    data_seed: int = 0  # under which data are loaded, and the author's modules imported
 
     @property
     def aside(self) -> int:
@@ -271,10 +279,11 @@ class Node:
 
 
 class Surroundings:
-    """The current folder and the standard outputs of this process, which each of its trials finds as the first one did.
+    """The folder, the standard outputs and the settings of this process, which each of its trials finds as the first.
 
-    Trials begin in ``folder``, as far as this machine has it, or where importing the author's code has led. ``alone``:
-    nobody else is in this process, which stays in a trial's folder between its steps, for threads that read ahead.
+    Trials begin in ``folder``, as far as this machine has it, or where importing the author's code has led, and with
+    the settings that the import has left (`sweep.state.settings`). ``alone``: nobody else is in this process, which
+    stays as a trial has it between its steps, for threads that read ahead; elsewhere the caller finds its own again.
     """
 
     def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
@@ -286,6 +295,11 @@ class Surroundings:
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
+        self._settings = imports.follow(settings.Kept())
+        self._of_import: settings.Values = {}  # what importing the author's code has set, where others are here
+        self._of_trial: settings.Values = {}  # and the present trial
+        self._is_inside = False
+        self.resisting: list[str] = []  # the settings that a trial has changed for good
 
     def check(self) -> None:
         """Raise FileNotFoundError where there is no folder that a trial could be in."""
@@ -305,9 +319,18 @@ class Surroundings:
         with suppress(FileNotFoundError, NotADirectoryError):  # as `check` has said, or will
             os.chdir(self._at if self._at.is_dir() else self._start)
         sys.stdout, sys.stderr = self._streams or before
+        if not self._alone:
+            self._settings.again()
+            settings.write(self._of_trial)
+        self._is_inside = True
         try:
-            yield
+            with recorder.in_trial():
+                yield
         finally:
+            self._is_inside = False
+            if not self._alone:
+                self._of_trial = self._settings.own()
+                self._settings.put_back()
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()
             now = (sys.stdout, sys.stderr)
@@ -324,15 +347,23 @@ class Surroundings:
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def imported(self) -> None:
-        """Let all trials begin in the present folder: the author's code may go to one when it is imported."""
+        """Let all trials begin in the present folder and settings, as importing the author's code has left them."""
         if not self._imported:
             self._start, self._imported = Path.cwd(), True
+        if self._alone:
+            self._settings.again()
+        else:
+            self._of_import = self._settings.own()
 
     def reset(self) -> None:
-        """Undo what a trial has done: it may have left or deleted the folder, and closed or redirected an output."""
+        """Undo what a trial has done to the folder, which it may have left or deleted, the outputs and the settings."""
         self._at, self._streams = self._start, None
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
+        self._of_trial = self._of_import
+        if self._alone or self._is_inside:
+            self.resisting += self._settings.put_back()
+            settings.write(self._of_import)
 
 
 def _current_folder() -> Path | None:

@@ -23,12 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from sweep.backends import stored_checkpoints as copies
 from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line, in_short
-from sweep.events import EpochReported, Status, decode, encode
+from sweep.events import EpochReported, Inputs, Status, decode, encode
 from sweep.store import process, removed_if_it_fails
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
@@ -51,6 +53,7 @@ class Manifest:
     accumulate: int = 1
     loss: float = math.inf  # by `Objective.standing`, at this epoch
     reports: tuple[EpochReported, ...] = ()  # of the step that wrote it
+    inputs: Inputs | None = None  # what the trial had read until then
 
 
 def of_trial(results_folder: Path, trial: int) -> Path:
@@ -251,6 +254,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         "accumulate": manifest.accumulate,
         "loss": manifest.loss if math.isfinite(manifest.loss) else None,
         "reports": [encode(report).decode() for report in manifest.reports],
+        "inputs": None if manifest.inputs is None else msgspec.to_builtins(manifest.inputs),
         "files": _files(folder),
     }
     (folder / MANIFEST).write_text(json.dumps(about))
@@ -261,7 +265,14 @@ def _manifest(about: dict[str, object]) -> Manifest:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
             reports = tuple(event for event in events if isinstance(event, EpochReported))
-            return Manifest(epoch, accumulate, loss if isinstance(loss, float) else math.inf, reports)
+            inputs = about.get("inputs")  # releases before 0.1 kept none
+            return Manifest(
+                epoch,
+                accumulate,
+                loss if isinstance(loss, float) else math.inf,
+                reports,
+                None if inputs is None else msgspec.convert(inputs, Inputs),
+            )
     raise KeyError("epoch, accumulate, loss, reports")
 
 

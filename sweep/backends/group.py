@@ -97,7 +97,9 @@ class WorkerGroup:
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
-            trainable = load_trainable(self._job.trainable, self._job.import_folders, self._job.given)()
+            trainable = load_trainable(
+                self._job.trainable, self._job.import_folders, self._job.given, seed=self._job.data_seed
+            )()
             group = getattr(trainable, "group", None)
             if group is None:
                 self._notices.append(f"{self._job.trainable} has no group(): its trials are trained one at a time")

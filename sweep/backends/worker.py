@@ -11,25 +11,39 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, errors, prices
-from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
+from sweep import backends, errors, native_readers, prices
+from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
-from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
+from sweep.backends.unread import UnreadParameters
+from sweep.contract import (
+    Apart,
+    Assignment,
+    Diverged,
+    EpochReported,
+    Facts,
+    Incompatible,
+    OtherData,
+    Report,
+    Stopped,
+    Trainable,
+)
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Params, Status, TrialEnded, as_floats, encode
+from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.hyperparameters import Watched
+from sweep.read_recorder import recorder
+from sweep.state import imports, trials
+from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
-from sweep.text import guess, printable
+from sweep.text import printable
 
 STEP_S = 1.0
 
@@ -85,12 +99,18 @@ class Worker:
         node: Node | None = None,
     ) -> None:
         job.prepare()
+        recorder.install()
+        native_readers.install()
+        recorder.begin_session(f"{job.folder} {job.session}", inputs.module_files(job).values())
+        recorder.exclude(job.folder)
+        if node is not None:  # the process is for trials alone
+            recorder.record_always()
         self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._node = node or Node()
+        self._node, self._alone = node or Node(), node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # trials
@@ -104,7 +124,9 @@ class Worker:
             self._notices.append(
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
-        self._unread = UnreadParameters(job.unsure)
+        self._unread = UnreadParameters(job)
+        self._changed_modules: tuple[str, ...] = ()
+        self._stop_seeding = imports.seed(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -121,6 +143,7 @@ class Worker:
         """Let go of the last trial, and of the driver."""
         self.let_go()
         self._hearing()
+        self._stop_seeding()
 
     def let_go(self) -> None:
         """Let go of the trial, which the driver has ended."""
@@ -169,6 +192,7 @@ class Worker:
             raise RuntimeError("the worker has no trial")
         epochs: list[EpochReported] = []
         fault: str | None = None
+        incompatible = False
         facts = Facts()
         try:
             self.surroundings.check()
@@ -196,6 +220,7 @@ class Worker:
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
+            incompatible = self._refuses_all(trial, caught)
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -216,10 +241,22 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
-            regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
+            regardless=status is Status.FAILED and not self._unread.varying,
+            incompatible=incompatible,
         )
         spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
+        if not spoilt and self._alone:
+            spoilt = self._stale() or None
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+
+    def _stale(self) -> str:
+        """Return what earlier trials have changed in this process for good; empty where that is nothing."""
+        return trials.stale() or line_of_stale(self.surroundings.resisting)
+
+    def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
+        """Return whether every trial of the search would be refused as this one was."""
+        of_the_search = not trial.order.whole
+        return of_the_search and isinstance(error, Incompatible) and self._unread.hangs_on_the_file(error)
 
     def _full(self) -> str | None:
         """Return why there is no room for another trial."""
@@ -228,7 +265,29 @@ class Worker:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
+    def _inputs(self) -> Inputs:
+        """Return what the present trial may have read, in this process and in those before it."""
+        return inputs.of_process(self._job, inputs.declared_by(self._trainable))
+
+    def _absorb(self, read_before: Inputs | None) -> None:
+        """Count what the trial had read when its checkpoint was written."""
+        if read_before is None:
+            read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
+        inputs.absorb(read_before, self._job)
+
+    def _note_changed_modules(self) -> None:
+        """Say once which modules this process has imported in another version than the session began with."""
+        changed = inputs.changed_modules(self._job)
+        new = [name for name in changed if name not in self._changed_modules]
+        self._changed_modules = changed
+        if new:
+            self._notices.append(
+                f"the code has changed: a worker has imported {', '.join(new)} in another version than the sweep began "
+                "with; its trials may not compare with the others, and answer for no other sweep's"
+            )
+
     def _told(self) -> tuple[str, ...]:
+        self._note_changed_modules()
         told, self._notices = tuple(self._notices), []
         return told
 
@@ -241,6 +300,11 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        if self._alone:
+            trials.end()
+        else:
+            trials.rest()  # whoever is in this process may look at what the last trial has left
+        self._notices += trials.lines()
         self.surroundings.reset()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
@@ -297,6 +361,8 @@ class Worker:
             except Stopped as stopped:
                 told = first_line(str(stopped))
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
+        if epochs and isinstance(self._trainable, FunctionTrainable):
+            self._notices += self._unread.told_of_settings(self._trainable.training_read)
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
@@ -326,6 +392,7 @@ class Worker:
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest checkpoint that is whole."""
+        inputs.declared_by(self._loaded())  # a mistake there ends the trial before it trains
         trial.saver.finish(kept=False)
         trial.done, trial.again, trial.paused = 0, (), False
         kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
@@ -355,6 +422,7 @@ class Worker:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
             trial.done, trial.again = done, manifest.reports
+            self._absorb(manifest.inputs)
             break
         trial.history = [*trial.again]
         trial.saver = self._saver(trial.number, trial.done, trial.again)
@@ -420,7 +488,7 @@ class Worker:
         loss = self._loss(epochs[-1]) if epochs else math.inf
         # The log in an object store may lack more than this step: a checkpoint there tells all that led to it.
         reports = tuple(epochs if self._job.store is None else trial.history)
-        manifest = Manifest(trial.done, trial.accumulate, loss, reports)
+        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs())
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
@@ -441,7 +509,15 @@ class Worker:
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:
             return Facts()
-        facts = structs.replace(self._trainable.facts(), lived_s=time.monotonic() - trial.since)
+        facts = structs.replace(
+            self._trainable.facts(),
+            inputs=self._inputs(),
+            other_code=inputs.changed_modules(self._job),
+            lived_s=time.monotonic() - trial.since,
+        )
+        if stale := self._stale():
+            numerics = {"differs": stale, **facts.numerics}
+            facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:
             facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
@@ -462,34 +538,12 @@ class Worker:
             profile=profile,
         )
 
+    def _import(self) -> Callable[[], Trainable]:
+        job = self._job
+        return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
+
     def _loaded(self) -> Trainable:
         if self._trainable is None:
-            job = self._job
-            self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
+            self._trainable = (self._make or self._import())()
             self.surroundings.imported()
         return self._trainable
-
-
-class UnreadParameters:
-    """Watches what a worker's trials read of their parameters."""
-
-    def __init__(self, unsure: Iterable[str]) -> None:
-        self._open = set(unsure)
-        self._seen: set[str] = set()  # also names that were asked for and are not there
-        self.now: set[str] = set()  # those of the present trial
-
-    def watched(self, params: Params) -> Params:
-        """Return the parameters as a trainable gets them: they tell what is read."""
-        self.now = set()
-        return Watched(params, self.now)
-
-    def told(self, params: Params) -> list[str]:
-        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
-        self._seen |= self.now
-        due = sorted(self._open & set(params))
-        self._open -= set(due)
-        return [self._line(name, params) for name in due if name not in self._seen]
-
-    def _line(self, name: str, params: Params) -> str:
-        hint = guess(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

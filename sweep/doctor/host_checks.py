@@ -13,6 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from sweep import keras_backend
 from sweep.contract import cpus, memory_bytes
 from sweep.doctor import Failure, Finding, Level, Met, Resources, TensorFlow
 from sweep.store.sweep_info import DISTRIBUTION, version_of
@@ -111,11 +112,9 @@ def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
     if legacy:
         found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
         yield Finding("keras", Level.ERROR, found, "unset TF_USE_LEGACY_KERAS")
-    if tensorflow.backend != "tensorflow":
-        found = f"Keras runs on {tensorflow.backend or 'no backend'}, expected tensorflow"
+    if found := keras_backend.misfit(tensorflow.backend):
         detail = f": {tensorflow.keras_error}" if tensorflow.keras_error else ""
-        todo = "unset KERAS_BACKEND, or set backend in ~/.keras/keras.json to tensorflow"
-        yield Finding("keras", Level.ERROR, found + detail, todo)
+        yield Finding("keras", Level.ERROR, found + detail, keras_backend.HINT)
     elif not legacy:
         yield Finding("keras", Level.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.inspection import dependencies, hyperparameter_reads, unconditional
+from sweep.inspection import dependencies, hyperparameter_reads, own_models, report_reads, unconditional
 from sweep.inspection.dependencies import (
     Definitions,
     Distribution,
@@ -24,7 +24,6 @@ from sweep.inspection.dependencies import (
     importable,
     imports,
     obscure,
-    outside,
 )
 from sweep.inspection.hyperparameter_reads import Reading
 from sweep.inspection.unconditional import Place
@@ -106,6 +105,13 @@ class Source:
         met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
         return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
 
+    def environment_value(self, name: str) -> str | None:
+        """Return what the trainable's module sets an environment variable to; None if it leaves it alone.
+
+        Raises ValueError for a value that the source does not tell.
+        """
+        return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
+
     def where(self, place: Place) -> str:
         """Return a place as compilers print it."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
@@ -113,6 +119,32 @@ class Source:
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
         return unconditional.lacks(self.trainable, names, self.trees)
+
+    def idle(self) -> dict[str, str]:
+        """Return the standard hyperparameters that a `KerasTrainable` surely leaves without effect, and why."""
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        if self.doubts or not self.derives_from(KERAS_TRAINABLE):
+            return {}
+        found: dict[str, str] = {}
+        for one in own_models.idle(self.trainable, self.trees, theirs):
+            unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
+            found.update(dict.fromkeys(unread, one.why))
+        return found
+
+    def _may_be_read_by_author(self, name: str) -> bool:
+        """Return whether the user's own modules may read a parameter: they do, or its name appears there."""
+        return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
+
+    def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
+        """Return those of some facts about its trial that a function, or a class of the author's own, surely ignores.
+
+        They are attributes of ``report`` or of the assignment, such as ``fold``, or keys of one that is a mapping.
+        """
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        definition = unconditional.definition(self.trainable, self.trees)
+        if definition is None or not self.lacks("a method that no class has"):  # it may inherit from what is not seen
+            return []
+        return report_reads.surely_unread(definition, theirs, names, group)
 
     @property
     def is_function(self) -> bool:
@@ -135,10 +167,13 @@ class Source:
             sorted(name for name in found if _top(name) not in own and _top(name) not in sys.stdlib_module_names)
         )
 
-    def outside(self) -> tuple[str, ...]:
-        """Return where the author's modules read what is no code, and may be another the next time."""
-        found = {name: outside(tree) for name, tree in self.trees.items() if _top(name) not in OURS}
-        return tuple(f"{self.files.get(name, name)}:{line} {what}" for name in found for line, what in found[name])
+    def module_digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each of the author's modules, by name."""
+        return {
+            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in self.files.items()
+            if file.suffix == ".py" and _top(name) not in OURS
+        }
 
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""

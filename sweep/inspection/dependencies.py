@@ -232,38 +232,6 @@ def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "changes where modules are found (sys.path)"
 
 
-_READERS = frozenset({"open", "read_text", "read_bytes", "load_weights", "load_model", "load_dotenv", "getenv"})
-_WRITES = frozenset("wax")  # a mode of `open` with one of them
-
-
-def outside(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of what a module reads that is no code: files and the environment.
-
-    But for methods ``data``, whose result is compared when it is loaded, and those that tell of it or keep checkpoints.
-    """
-    for node in ast.iter_child_nodes(tree):
-        match node:
-            case ast.FunctionDef(name="data" | "facts" | "save" | "restore"):
-                continue
-            case ast.Call() if last_name(node.func) in _READERS and not (
-                last_name(node.func) == "open" and _modes(node) & _WRITES
-            ):
-                yield node.lineno, f"reads what may change ({last_name(node.func)})"
-            case (
-                ast.Subscript(value=ast.Name(id="environ") | ast.Attribute(attr="environ"), ctx=ast.Load())
-                | ast.Call(func=ast.Attribute(attr="get", value=ast.Name(id="environ") | ast.Attribute(attr="environ")))
-            ):
-                yield node.lineno, "reads what may change (environ)"
-        yield from outside(node)
-
-
-def _modes(call: ast.Call) -> set[str]:
-    """Return the letters of the mode that a call of `open` gives, as an argument by place or by name."""
-    values = [*call.args[-1:], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-    texts = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
-    return {letter for text in texts if len(text) <= len("rb+") for letter in text}
-
-
 _ABSENT = object()
 
 

@@ -26,8 +26,14 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is a function for sure."""
+    return isinstance(definition(trainable, trees), Function)
+
+
+def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
+    """Return the definition of a function or class ``module:Name``; None if that is not sure."""
     module, _, name = trainable.partition(":")
-    return isinstance(_resolved(module, name, trees, set())[1], Function)
+    node = _resolved(module, name, trees, set())[1]
+    return node if isinstance(node, Function | ast.ClassDef) else None
 
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
@@ -56,6 +62,18 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
                 return True
             queue += [":".join(_named(module, one, trees)) for one in node.bases]
     return False
+
+
+def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """Return where a name of a module is defined, through imports, and its definition; None if that is not sure."""
+    return _resolved(module, name, trees, set())
+
+
+def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
+    """Return the names that a class and its bases among these modules define in their bodies."""
+    found: set[str] = set()
+    _collect(module, name, trees, found, set())
+    return found
 
 
 def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
@@ -187,6 +205,24 @@ def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
                 if name not in seen:
                     seen.add(name)
                     queue.append(name)
+
+
+def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
+    """Return the text that a module assigns to an environment variable before its imports can read it; None if none.
+
+    Raises ValueError for a value that its text does not tell.
+    """
+    for node in trees[module].body if module in trees else ():
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=owner, slice=ast.Constant(value=key))], value=value):
+                if key == name and ast.unparse(owner).endswith("environ"):
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        return value.value
+                    raise ValueError(name)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update" | "putenv"))):
+                if name in ast.unparse(node) and ast.unparse(owner).endswith("environ"):
+                    raise ValueError(name)
+    return None
 
 
 def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:

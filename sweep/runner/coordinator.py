@@ -239,7 +239,7 @@ class Coordinator:
         end = end and self._terms.spared(end, there.state.retries)
         if progress.fault:
             self._fail(progress.fault)
-        if not self._check_first(fresh, lacks) or not self._hear(there, fresh, end):
+        if not self._check_first(fresh, end) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := there.overdue()):
@@ -474,11 +474,11 @@ class Coordinator:
                 pass
         return change
 
-    def _check_first(self, epochs: Sequence[EpochReported], lacks: TrialEnded | None) -> bool:
-        """Return whether the first epoch of all has its metrics; else every trial would lack them."""
-        if lacks and not epochs and not any(trial.reported for trial in self._ledger.trials.values()):
-            self.error = TrainableError(lacks.reason)
-            self.stop(lacks.reason)
+    def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
+        """Return whether the sweep may go on: its first trial did not fail for what every other would fail for."""
+        if end and end.incompatible and not epochs and not any(one.reported for one in self._ledger.trials.values()):
+            self.error = TrainableError(end.reason)
+            self.stop(end.reason)
         return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:

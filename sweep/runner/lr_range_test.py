@@ -72,7 +72,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
         )
     with _tried():
-        trainable = cast(Tries, load_trainable(spec.trainable, folders)())
+        trainable = cast(Tries, load_trainable(spec.trainable, folders, seed=spec.data_seed)())
     return [_curve_of(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
 
 

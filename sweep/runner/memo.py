@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep.backends import checkpoints
+from sweep.backends import checkpoints, inputs
 from sweep.errors import StoreError
 from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted, trial_epochs
 from sweep.space.domains import key
@@ -132,6 +132,7 @@ class Memo:
         self._objective = objective
         self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
         self._notice = notice
+        self._working_folder, self._import_folders = info.working_folder, info.import_folders or ()
         self._entries: dict[_Key, list[_Entry]] = {}  # of trials that differ in their epochs alone
         self._unusable: set[Path] = set()  # checkpoints
         self._told: set[tuple[str, str]] = set()
@@ -169,6 +170,13 @@ class Memo:
                 if not end.facts.reproducible:
                     text = "its workers train asynchronously, so its results are not reproducible"
                     self._tell(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
+                    continue
+                if end.facts.other_code:
+                    text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
+                    self._tell(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
+                    continue
+                if changed := inputs.hindrance(end.facts.inputs, self._working_folder, self._import_folders):
+                    self._tell(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:

@@ -20,7 +20,7 @@ from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
-from sweep.runner import methods, pricing
+from sweep.runner import methods, pricing, without_effect
 from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
@@ -100,8 +100,9 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    missing = not_importable(source) if here else ()
-    refuse([*missing, *_unread(spec, where, source), *infeasible(spec, where, source)])
+    missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
+    wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
+    refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -329,7 +330,7 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
-    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec)):
+    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *without_effect.ignored(spec, source)):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 

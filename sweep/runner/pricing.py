@@ -252,7 +252,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
     began, terms = time.monotonic(), Terms(spec)
     try:
-        trainable = load_trainable(spec.trainable, import_folders)()
+        trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)

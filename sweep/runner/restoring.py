@@ -153,7 +153,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     if change:
         notes.append(change)
     try:
-        kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given)
+        kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given, seed=sweep.spec.data_seed)
     except Exception as error:  # whatever the user's module raises
         what = f"{sweep.spec.trainable} cannot be imported: {in_short(error)}"
         raise InputError.one(

@@ -21,7 +21,7 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import Interrupted, StoppedAtOnce, StoreError, SweepError
 from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
-from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
@@ -202,12 +202,18 @@ class Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
+            sometimes=without_effect.read_sometimes(spec, self.training.source),
             varying=tuple(spec.space.varying),
+            constant=spec.space.constant,
+            choosing=spec.space.choosing,
+            settings=without_effect.settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
             working_folder=self.training.working_folder,
+            code=self.training.source.module_digests(),
+            data_seed=spec.data_seed,
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
@@ -226,6 +232,8 @@ class Session:
             answers.on(change)
             if told := data.on(change):
                 view.say(told)
+            if isinstance(change, Ended) and change.event.facts.other_code:
+                note_other_code(folder)
 
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
             hooks = Hooks(
@@ -358,7 +366,6 @@ def describe_source(source: Source) -> dict[str, object]:
         "sha256": source.digest(),
         "packages": dict(source.packages),
         "unknown": list(source.unknown),
-        "outside": list(source.outside()),
     }
 
 
@@ -375,6 +382,13 @@ def note_changes(folder: ResultsFolder, training: Training, say: Callable[[str],
     file = info.file if training.file is None else training.file
     if (now.spec, now.source, file) != (info.spec, info.source, info.file):
         folder.write_info(info.changed(spec=now.spec, source=now.source, file=file))
+
+
+def note_other_code(folder: ResultsFolder) -> None:
+    """Keep in sweep.json that some of a sweep's trials were trained with other code than it began with."""
+    info = folder.read_info()
+    if not info.is_mixed:
+        folder.write_info(info.changed(source={**info.source, "changed": True}))
 
 
 def _write_configurations(folder: ResultsFolder) -> None:

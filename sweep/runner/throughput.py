@@ -169,7 +169,7 @@ def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Ass
         return sum(one.time_s for one in heard[1:]) < LEAST_S
 
     try:
-        made = load_trainable(trainable, folders)()
+        made = load_trainable(trainable, folders, seed=assignment.data_seed)()
         made.begin(assignment)
         made.train(report)
     except Exception as error:  # the border to the user's code

@@ -186,7 +186,9 @@ class Terms:
                         f"in epoch {epoch.epoch} of trial {epoch.trial}, {self._spec.trainable} reports no metric "
                         f"{name!r}, which {what}; it reports {reported}{hint and f'; {hint}'}"
                     )
-                    return epochs[:place], structs.replace(trial.end(Status.FAILED, told, facts), error=told)
+                    return epochs[:place], structs.replace(
+                        trial.end(Status.FAILED, told, facts), error=told, incompatible=True
+                    )
         return epochs, None
 
     def _backquotes(self, name: str, epoch: EpochReported) -> str:

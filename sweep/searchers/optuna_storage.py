@@ -20,6 +20,8 @@ from optuna.trial import FrozenTrial, TrialState
 from sweep.events import Value
 
 NAME = "sweep"
+VIOLATED = "constraints"
+"""Where Optuna looks for how far a trial is from meeting its constraints: those above 0 are never its best."""
 _ID = 0
 
 
@@ -201,6 +203,18 @@ class WatchedStudies(BaseStorage):
             if trial._trial_id == trial_id:
                 return trial
         raise KeyError(trial_id)
+
+    def get_best_trial(self, study_id: int) -> FrozenTrial:
+        """Return the best trial of one objective that meets its constraints; raise ValueError if there is none.
+
+        Optuna's own method looks at values alone (`study.best_trial` does look at constraints).
+        """
+        completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
+        feasible = [trial for trial in completed if not any(by > 0 for by in trial.system_attrs.get(VIOLATED, ()))]
+        if not feasible:
+            raise ValueError("no trial that meets its constraints is completed yet")
+        best = max if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE] else min
+        return best(feasible, key=lambda trial: trial.values[0])
 
     def get_study_id_from_name(self, study_name: str) -> int:
         for number, sweep in enumerate(self._sweeps):

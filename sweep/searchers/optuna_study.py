@@ -23,12 +23,10 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
-from sweep.searchers.optuna_storage import frozen, quiet
+from sweep.searchers.optuna_storage import VIOLATED, frozen, quiet
 from sweep.space.domains import Domain, IntUniform, Range, Uniform, choices, is_log, key, most, quantum, snap
 
 _WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
-VIOLATED = "constraints"
-"""Where Optuna looks for how far a trial is from meeting its constraints: those above 0 are never its best."""
 _STATES = {
     Status.RUNNING: TrialState.RUNNING,
     Status.COMPLETED: TrialState.COMPLETE,

@@ -149,6 +149,19 @@ class Space:
         """The parameters that are not the same in all points, and what they can be."""
         return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
 
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The parameters that all points have, with the same value."""
+        return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The parameters that differ between points and are not numbers of all of them: code may branch on these."""
+        numbers = {
+            one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
+        }
+        return tuple(name for name in self.names if name not in numbers and name not in self.constant)
+
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
         """File order, but each parameter after those that it needs."""

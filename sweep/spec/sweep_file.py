@@ -304,6 +304,7 @@ NOT_SERVED = {
     "sam_rho": "the weights may change between the two passes of an update",
     "frozen_epochs": "weights are not handed on between the phases of a trial",
     "layer_decay": "all weights have one rate",
+    "layer_rates": "all weights have one rate",
     "gradient_checkpointing": "weights may change before they are read again",
     "amsgrad": "the servers compute sgd, adam and adamw",
 }
@@ -340,8 +341,9 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
         what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
         document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
     for entry in entries:
-        if entry.name in NOT_SERVED:
-            document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[entry.name]}", "leave it out")
+        name = entry.name.partition(".")[0]
+        if name in NOT_SERVED:
+            document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
         elif entry.name == "optimizer" and entry.domain is not None:
             others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
             if others:

@@ -235,8 +235,6 @@ class SweepInfo:
                 return "it went on with other code than it began with"
             case {"source": {"unknown": [str(reason), *_]}}:
                 return f"not all of the code is known ({reason})"
-            case {"source": {"outside": [str(reason), *_]}}:
-                return reason
         return None
 
 

@@ -91,7 +91,7 @@ def test_other_code_is_told_wherever_trials_are_ranked(project: Path) -> None:
         assert "code" not in call(*command)[1].lower()
     (project / "walk.py").write_text(f"CHANGED = True\n{walk}")
     subprocess.run([*called, "resume", "first", "--inline", "-q", "--run-cap", "2"], check=True)
-    told = "The code or a version of its packages has changed between sessions: scores from before and after may not"
+    told = "The code or a version of its packages has changed since the beginning: scores from before and after may not"
     assert f"\ncode     {told}" in call("status", "first")[1]
     assert told in json.loads(call("status", "first", "--json")[1])["other_code"]
     for command in ("compare", "best"):
@@ -100,7 +100,7 @@ def test_other_code_is_told_wherever_trials_are_ranked(project: Path) -> None:
     call("report", "first")
     assert told in (project / "results" / "first" / "report.html").read_text()
     output = " ".join(call("compare", "first", "same")[1].split())
-    assert "changed between sessions of first: scores" in output
+    assert "changed since the beginning of first: scores" in output
     assert "These sweeps differ in more than their parameters: in the code." in output
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inspection.dependencies import Distributions, Search, imports, obscure, outside
+from sweep.inspection.dependencies import Distributions, Search, imports, obscure
 
 
 def write(path: Path) -> Path:
@@ -159,33 +159,3 @@ def test_an_editable_one_says_so(tmp_path: Path) -> None:
     owner = Distributions([tmp_path]).owner(tmp_path, tmp_path / "net.py")
     assert owner is not None
     assert owner.is_editable
-
-
-READS = """
-import json, os
-from pathlib import Path
-WIDTH = json.loads(Path("width.json").read_text())
-LOG = open("log.txt", "w")
-os.environ["A"] = "1"
-
-class Net:
-    def data(self, hp):
-        return open("data.csv").read(), os.environ["DATA"]
-
-    def model(self, hp):
-        with open("layers.txt") as file, open("seen.txt", mode="a"):
-            units = os.environ.get("UNITS", os.getenv("WIDTH"))
-        net.load_weights("base.weights.h5")
-        return os.environ["KIND"]
-"""
-
-
-def test_what_is_read_beside_code_and_data_is_told() -> None:
-    assert [*outside(ast.parse(READS))] == [
-        (4, "reads what may change (read_text)"),
-        (13, "reads what may change (open)"),
-        (14, "reads what may change (environ)"),
-        (14, "reads what may change (getenv)"),
-        (15, "reads what may change (load_weights)"),
-        (16, "reads what may change (environ)"),
-    ]

@@ -12,7 +12,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Value
-from sweep.searchers.optuna_storage import NAME, ToldTrials, WatchedStudies, frozen
+from sweep.searchers.optuna_storage import NAME, VIOLATED, ToldTrials, WatchedStudies, frozen
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 X = {"x": FloatDistribution(0, 1)}
@@ -75,6 +75,17 @@ def test_studies_are_read_as_any() -> None:
     second = optuna.load_study(study_name="second", storage=STORAGE)
     assert STORAGE.get_trial(second.trials[0]._trial_id).value == 0.9
     assert {trial._trial_id for trial in study.trials}.isdisjoint({second.trials[0]._trial_id})
+
+
+def test_the_best_trial_meets_its_constraints() -> None:
+    shown = Shown("third", 0.1, 0.7, 0.3)
+    shown.trials()[1].system_attrs = {VIOLATED: (1.0,)}
+    storage = WatchedStudies([shown])
+    assert storage.get_best_trial(0).number == 2
+    for trial in shown.trials():
+        trial.system_attrs = {VIOLATED: (1.0,)}
+    with pytest.raises(ValueError, match="no trial that meets its constraints"):
+        storage.get_best_trial(0)
 
 
 def test_what_is_not_there_is_a_key_error() -> None:

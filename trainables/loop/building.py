@@ -66,19 +66,22 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     keras_corrections.let_variables_be_numbers()
     first = len(record.made)
     reads: Reads = {}
+    by_author: Reads = {}
     with random_layers.following_the_trial() as making, keras_corrections.seeds_counted() as seeds:
-        with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
+        own_method = type(author).optimizer is not Author.optimizer
+        with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
             model = build_model(author, hp, seed)
         held = constants.values(model)
         by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
         owned.undo_shared(variables.values())
         origins.check(variables, record)
-        with hp.recording(reads):
+        with hp.recording(reads), hp.recording(by_author):
             compiled = _compiled_by(author, model)
             turns = own_step.turns(author, hp, model)
             optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
-            own = optimizer is not None or type(author).optimizer is not Author.optimizer
+        with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
+            own = optimizer is not None or own_method
             again = None if optimizer is not None else functools.partial(author.optimizer, hp)
             optimizer = optimizer or author.optimizer(hp)
         optimizer = groups.combined(optimizer, again, model, author.groups(hp, model))
@@ -95,7 +98,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
-    return Made(author, hp, parts, turns, own, keeps_rate, by_itself, drew)
+    return Made(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
 
 def _has_drawn(seed: int, given: int) -> bool:

@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.state.pristine import Traces
 from trainables.devices import nvml
 from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
-from trainables.state.attributes import Traces
 from trainables.state.pristine import Made
 
 LEAST = 1 / 256
@@ -36,6 +36,7 @@ class Structure:
     made: Made = field(default_factory=Made)  # what they left in modules
     drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
+    made_with: frozenset[str] = frozenset()  # what the author has read to make a model and its optimizers
 
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
         """Whether building a program for this trial would give the same graph."""

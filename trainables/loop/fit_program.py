@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Incompatible
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
@@ -39,7 +40,7 @@ from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
 
-class NotInFit(Exception):
+class NotInFit(Incompatible):
     """`Model.fit` would train something else than the sweep file asks for."""
 
 
@@ -130,6 +131,7 @@ class FitProgram(Program):
         self.model, self.parts = model, parts
         self._replicas = replicas
         self._intake = intake
+        self._live = made.author.live
 
     @property
     def numerics(self) -> dict[str, str]:
@@ -174,6 +176,11 @@ class FitProgram(Program):
         moments = optimizer.variables if optimizer is not None else []
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
+        captured = owned.captured_by(graphs[:1])
+        self.idle_numbers = self._live.outside_of(captured, replicas.of_each)
+        its_own = owned.components(self.parts.optimizer.variables, replicas)
+        self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
+        self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
             tried = additivity.Tried(replicas, self.state, [model], self._metrics)
             additivity.check(tried, self._modes(validates=validation is not None), train)

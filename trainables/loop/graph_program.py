@@ -32,6 +32,7 @@ from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import additivity, global_losses
+from trainables.state import owned
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
@@ -131,6 +132,10 @@ class GraphProgram(Program):
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
+        captured = owned.captured_by(self._graph.traced[:traced])
+        self.idle_numbers = self.live.outside_of(captured, replicas.of_each)
+        self.optimizer_is_idle = not self._graph.step.uses(owned.components(self.parts.optimizer.variables, replicas))
+        self.sets_no_rate |= self.optimizer_is_idle
         written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
         # Without validation it is the test data whose evaluation is traced, later.
         self._counts = [self.state[path].raw for path in self.state] if validation is None else written

@@ -42,6 +42,7 @@ class Made:
     own_optimizer: bool  # whether the trial's optimizer is the author's: what it decays is his to say
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
     by_itself: str  # which steps are the model's own, where it trains itself
+    read: frozenset[str]  # what the author has read to make a model and its optimizers
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
     @property
@@ -106,6 +107,10 @@ class Program(ABC):
     """Whether weights lie on servers."""
     sets_no_rate = False
     """Whether the optimizers bring rates of their own."""
+    optimizer_is_idle = False
+    """Whether the model trains itself without the trial's optimizer."""
+    idle_numbers: Sequence[str] = ()
+    """Parameters whose live numbers training does not use."""
     validates_as_it_trains = False
     """Whether validation is always in batches of the training's size."""
     differs = ""

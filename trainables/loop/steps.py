@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -23,6 +23,7 @@ from trainables.replicas import global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
+from trainables.state import owned
 
 Shares: TypeAlias = dict[str, tf.Tensor]
 """What a slice adds to the mean values of its batch, by name."""
@@ -70,6 +71,10 @@ class Step(ABC):
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=False))
         self.model._compute_loss(x, y, predicted, sample_weight, training=False)
+
+    def uses(self, variables: Iterable[Any]) -> bool:
+        """Return whether training uses any of these variables of the trial's optimizer: the loop applies it."""
+        return True
 
     def refuse_untrained(self, update: Update) -> None:
         """Say that an update changes nothing, where that is a mistake."""
@@ -197,6 +202,7 @@ class KerasStep(Step):
         """``because``: which steps are the model's own."""
         super().__init__(model)
         self.by_itself, self.follows_the_rate = because, follows_the_rate
+        self._used: set[int] = set()  # handles of variables, by identity, that its training uses
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
@@ -205,9 +211,14 @@ class KerasStep(Step):
         @functools.cache
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
-            return shapes_of(compute, replicas, intake if training else None, example)
+            return shapes_of(compute, replicas, intake if training else None, example, self._used if training else None)
 
         self._shapes = shapes
+
+    def uses(self, variables: Iterable[Any]) -> bool:
+        """Return whether the model's own training uses any of these variables, once it was traced."""
+        self._shapes(True)
+        return any(id(variable.handle) in self._used for variable in variables)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Run a step; its values by name."""
@@ -239,11 +250,15 @@ class KerasStep(Step):
 
 
 def shapes_of(
-    compute: Callable[[Slice, Example], Shares], replicas: Replicas, intake: Intake | None, example: Any
+    compute: Callable[[Slice, Example], Shares],
+    replicas: Replicas,
+    intake: Intake | None,
+    example: Any,
+    used: set[int] | None = None,
 ) -> dict[str, tf.TensorShape]:
     """What ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
 
-    A trace that is thrown away.
+    A trace that is thrown away; ``used`` gets the handles of the variables that it used, by identity.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -256,7 +271,9 @@ def shapes_of(
         with slices.entered(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
-    tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
+    traced = tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
+    if used is not None:
+        used |= owned.captured_by([traced.graph])
     return found
 
 

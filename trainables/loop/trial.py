@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.patience import Plateau, is_exhausted
 from trainables.data import residence
 from trainables.data.chunks import BatchSplit, split
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk
@@ -28,8 +29,9 @@ from trainables.recipe import refusals, schedules
 from trainables.recipe.phases import Span
 from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
-from trainables.recipe.schedules import Plateau, Reduction
+from trainables.recipe.schedules import Reduction
 from trainables.state import checkpoint
+from trainables.state.pristine import Left
 
 
 class Setting(NamedTuple):
@@ -75,11 +77,13 @@ class Trial:
     gauges: Gauges
     hooks: Hooks
     callbacks: Callbacks
+    left: Left | None = None  # by hooks and callbacks, in the author's modules
     span: Span = field(default_factory=Span)  # the phase that it is in
     compile_s: float = 0.0
     rate_scale: float = 1.0
     rate_set: float | None = None  # by a hook or a callback, in place of the schedule
     frozen: list[bool] | None = None  # which layers are trainable, where a hook or a callback has said so
+    lost: str = ""  # what of it a checkpoint did not have
     stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
@@ -116,8 +120,7 @@ class Trial:
     @property
     def finished(self) -> bool:
         """Whether all epochs are trained, or more would be in vain."""
-        patience = self.assignment.training.get("patience")
-        in_vain = isinstance(patience, int) and self.waited.waited >= patience
+        in_vain = is_exhausted(self.waited, self.assignment.training)
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
@@ -203,7 +206,7 @@ class Trial:
             metrics=metrics,
             time=time.time(),
             time_s=spent.time_s,
-            learning_rate=float(rates[-1]) if trained.rate is None else trained.rate,
+            learning_rate=self._rate_of(rates, trained),
             examples_per_s=trained.examples / spent.train_s,
             measures={
                 "step_s": (spent.train_s - trained.wait_s) / len(rates),
@@ -216,6 +219,12 @@ class Trial:
                 **self.gauges.end(spent.trials),
             },
         )
+
+    def _rate_of(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
+        """Return the learning rate of the last update; None where the model's own optimizers know it alone."""
+        if self.program.optimizer_is_idle:
+            return None
+        return float(rates[-1]) if trained.rate is None else trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
         """Return the metrics of the trial's model on test data, named without ``val_``; raise DataError.
@@ -313,12 +322,15 @@ class Trial:
             **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
+            **({"left": self.left.state()} if self.left is not None else {}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
+        if self.left is not None and self.assignment.trains and "left" in about:
+            self.lost = self.left.restore(about["left"])
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
@@ -334,7 +346,7 @@ class Trial:
 
     def go_on_from(self, before: Trial) -> None:
         """Be the next phase of the same trial."""
-        self.epoch, self.train_s = before.epoch, before.train_s
+        self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
         self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
 
@@ -357,6 +369,9 @@ class Trial:
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = own_rate(program.parts.optimizer)
+    refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
+    if program.optimizer_is_idle:
+        return own
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from sweep.errors import is_author_s
+from sweep.author_code import is_author_file
 
 
 def of_the_author(*, quoted: bool = False) -> str:
@@ -15,16 +15,7 @@ def of_the_author(*, quoted: bool = False) -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno
-        if is_author_s(file):
+        if is_author_file(file):
             return f"{Path(file).name}:{line}" + (f", {linecache.getline(file, line).strip()!r:.100}" if quoted else "")
         frame = frame.f_back
     return "an unknown line"
-
-
-def of_the_caller() -> str:
-    """The author's line that asked Python's `random` or `secrets`; nothing where a library did, to name a file."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and Path(frame.f_code.co_filename).name in ("random.py", "secrets.py", "seeds.py"):
-        frame = frame.f_back
-    file = frame.f_code.co_filename
-    return f"{Path(file).name}:{frame.f_lineno}" if is_author_s(file) else ""

@@ -21,6 +21,8 @@ import tensorflow as tf
 from tensorflow.python.framework import tensor_util
 from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
+from sweep.contract import Incompatible
+
 HOST = "on_host"
 """In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
 
@@ -136,7 +138,7 @@ PHILOX = 1
 SMALLEST = 1.0e-7  # of a uniform number whose logarithm is taken, as in TensorFlow's kernel
 
 
-class CannotCompile(Exception):
+class CannotCompile(Incompatible):
     """Something of an update cannot go through XLA, or would give other numbers there."""
 
 

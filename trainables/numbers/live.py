@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -158,6 +158,14 @@ class Live:
     def variables(self) -> tuple[tf.Variable, ...]:
         """The variables of all numbers; a trial's parameters set them, so no checkpoint need hold them."""
         return tuple(entry.number.variable for entry in self._entries.values())
+
+    def outside_of(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
+        """Return the parameters whose numbers are not among the captured variables, known by their handles."""
+        return [
+            name
+            for name, entry in self._entries.items()
+            if not any(id(part.handle) in captured for part in components(entry.number.variable))
+        ]
 
     def set(self, hp: Hyperparameters) -> None:
         """Take the values of another trial."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +13,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from trainables.numbers import author_lines
+from sweep.state.draws import numpy_entropy
 
 _OF_KERAS = ("global_seed_generator", "global_random_seed")
 _kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
@@ -46,62 +43,8 @@ def seeded_throughout(seed: int) -> Iterator[None]:
 
     These are also those of `keras.random` and `tf.random`, and what `np.random.default_rng()` takes from the machine.
     """
-    with seeded(seed % 2**32), _numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
+    with seeded(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
-
-
-@dataclass
-class Entropy:
-    """What code of others has taken from the machine."""
-
-    seeds: int = 0  # of NumPy's generators that are made without one: they follow the trial's instead
-    line: str = ""  # that took anything else, which is another number each time
-
-
-@contextmanager
-def entropy_taken(seed: int) -> Iterator[Entropy]:
-    """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
-    taken = Entropy()
-    machine: Any = random  # which `random` draws from by a name of its own
-    kind: Any = random.Random
-    urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
-
-    def count() -> None:
-        taken.seeds += 1
-
-    def noticed(size: int) -> bytes:
-        taken.line = taken.line or author_lines.of_the_caller()
-        return urandom(size)
-
-    def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
-        if a is None:
-            taken.line = taken.line or author_lines.of_the_caller()
-        begin(self, a, version)
-
-    with _numpy_entropy(seed, count):
-        os.urandom = machine._urandom = noticed
-        kind.seed = begun
-        try:
-            yield taken
-        finally:
-            os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
-
-
-@contextmanager
-def _numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """NumPy's generators that are made without a seed take theirs from this one; ``taken`` hears of each."""
-    source: Any = np.random.bit_generator
-    given = random.Random(f"numpy {seed}")
-
-    def bits(count: int) -> int:
-        taken()
-        return given.getrandbits(count)
-
-    kept, source.randbits = source.randbits, bits
-    try:
-        yield
-    finally:
-        source.randbits = kept
 
 
 @contextmanager

@@ -15,6 +15,9 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from sweep.read_recorder import recorder
+from sweep.state import settings, values
+from sweep.state.pristine import Traces
 from trainables.data import chunks, residence, sources, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
@@ -47,6 +50,7 @@ class Loaded:
     train: Examples
     validation: Examples | None
     fingerprint: str | None
+    settings: settings.Values  # of this process, that `data` has set
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Whether loading for this trial would give the same."""
@@ -62,13 +66,18 @@ class AuthorData:
         self._weighted: tuple[int, Fold, ArraySplit] | None = None  # for the present fold
         self._surroundings = Surroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
-        self.seen: attributes.Traces = {}  # what `data` has left on the author or in modules, for methods to see
-        self.key: tuple[attributes.Traces, object, object] = (
+        self.seen: Traces = {}  # what `data` has left on the author or in modules, for methods to see
+        self.key: tuple[Traces, object, object] = (
             {},
             None,
             None,
         )  # with digests of an example and of targets
         self.bare: Mapping[str, object] = {}  # the author's attributes as `data` has left them
+
+    @property
+    def loaded(self) -> object:
+        """The present data, to tell whether they are still those of the trial before."""
+        return self._loaded
 
     @property
     def reads(self) -> Reads:
@@ -100,7 +109,9 @@ class AuthorData:
         fold = assignment.fold if cut == trial_parts.FOLDS else None
         if cut == trial_parts.WHOLE:
             refusals.check_unjudged(hp)
-        if held is None or not held.serves(hp, placement, cut, assignment.data_seed):
+        if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
+            settings.write(held.settings)
+        else:
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
             self._tell(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
@@ -118,7 +129,7 @@ class AuthorData:
         author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
         targets = author.some_targets
         author.target_traits = losses.Targets.of(targets)
-        self.key = self.seen, attributes.digest(author.first_example), attributes.digest(targets)
+        self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
     def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
         """The data with the class weights of a fold's training examples: those that validate have no say in them."""
@@ -188,13 +199,22 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        with self._surroundings.watched(author) as left:
-            data, reads = residence.shared(assignment.shared, hp, load, left)
+        were = settings.read()
+        with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
+
+            def left_anywhere() -> set[str]:
+                present = settings.read(settings.OF_LIBRARIES)
+                return left() | {*settings.changed(were, present)}
+
+            data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, Parts(*data), cut)
         self.seen = self._surroundings.traces(author)
+        if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
+            recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
-        return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation))
+        left_set = settings.changed(were, settings.read())
+        return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set)
 
 
 def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:

@@ -14,7 +14,7 @@ from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeded
 from trainables.recipe import mixing
 from trainables.recipe.author import Author
-from trainables.recipe.refusals import Refused
+from trainables.recipe.refusals import Refused, own_methods
 from trainables.state import weights
 
 BATCH = 256
@@ -87,6 +87,13 @@ def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
     if model.compiled:
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
+        )
+    if own := own_methods(model, "train_step", "test_step", "compute_loss", "compute_metrics", "compile"):
+        raise Refused(
+            f"features() stand before {type(model).__name__}, whose own {' and '.join(own)}() would not be called with "
+            "raw inputs, which are given where inputs are augmented or cache_features is false; leave out features(), "
+            "or what changes the inputs",
+            about=("cache_features", "mixup", "cutmix", "random_erasing"),
         )
     return chained(_Frozen(front), model, example)
 

@@ -9,13 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Incompatible
 from trainables.data.sources import is_one_hot
 from trainables.numbers.live import LiveNumber
 
 ONE_LINE = "say it in one line: def loss(self, hp, model): return keras.losses..."
 
 
-class Undecided(ValueError):
+class Undecided(Incompatible, ValueError):
     """The targets and the output fit more than one loss."""
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 
+from sweep import keras_backend, standard_hyperparameters
+from sweep.contract import Incompatible
 from sweep.hyperparameters import Hyperparameters
-from trainables.recipe.schedules import SHAPING, is_plateau
+from trainables.recipe.schedules import is_plateau
 
 FIT = "set `training: {loop: fit}` in the sweep file"
 
@@ -34,8 +36,14 @@ INSTEAD = {
 """What does the work of Keras's callbacks here."""
 
 
-class Refused(Exception):
+class Refused(Incompatible):
     """The author's code asks for what this loop would silently leave out."""
+
+
+def check_backend() -> None:
+    """Raise Refused if Keras does not run on TensorFlow."""
+    if what := keras_backend.misfit(keras.config.backend()):
+        raise Refused(f"{what}; {keras_backend.HINT}")
 
 
 def own_methods(model: keras.Model, *names: str) -> list[str]:
@@ -170,11 +178,46 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 
     ``read``: they read the learning rate themselves.
     """
-    both = [name for name in (*SHAPING, *(() if read else ("learning_rate",))) if name in hp]
+    both = [name for name in (*standard_hyperparameters.SHAPING, *(() if read else ("learning_rate",))) if name in hp]
     if both:
         raise Refused(
             f"there is a learning-rate schedule or a compile() of its own, and the trial has {', '.join(both)}, which "
-            "would have no effect; leave out one of them, or read it there"
+            "would have no effect; leave out one of them, or read it there",
+            about=both,
+        )
+
+
+def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
+    """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
+
+    ``read``: the parameters that model() reads, for its optimizers as well; ``idle``: training does not use the one
+    that Keras and the loop know of, and could clip the gradients of.
+    """
+    compiled = bool(own_methods(model, "compile"))
+    if not idle and not compiled:
+        return
+    several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
+    asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
+    asked += standard_hyperparameters.CLIPPING if idle or several else ()
+    asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # else each reads some of them
+    unread = [name for name in asked if name in hp and name not in read]
+    unread += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
+    if unread:
+        cause = "has a compile() of its own" if compiled else "trains itself by optimizers of its own"
+        instead = "leave it out, or read it in model() and make them with it"
+        instead += "" if compiled else ", or apply gradients with self.optimizer, which is the trial's"
+        what = f"{type(model).__name__} {cause}, and the trial has {', '.join(unread)}, which would have no effect"
+        raise Refused(f"{what} on its optimizers; {instead}", about=unread)
+
+
+def check_idle_loss(idle: Sequence[str]) -> None:
+    """Raise Refused for parameters of a loss by which nothing is trained."""
+    names = [name for name in idle if name == "label_smoothing" or name.startswith("loss_weights.")]
+    if names:
+        raise Refused(
+            f"the trial has {', '.join(names)}, and training does not use the loss that it belongs to, for a step or a "
+            "compute_loss() has its own; leave it out, read it there, or train by self.compute_loss(...)",
+            about=names,
         )
 
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.patience import Plateau, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,6 @@ def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
 
-SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
-"""The parameters that make of a peak rate the rate of each update."""
 READS = (
     "learning_rate",
     "lr_schedule",
@@ -222,34 +221,6 @@ def _epochs(hp: Hyperparameters) -> list[float]:
     if not isinstance(value, list) or not all(isinstance(e, int | float) and e > 0 for e in value):
         raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
     return [float(e) for e in value if isinstance(e, int | float)]
-
-
-State = dict[str, float | None]
-
-
-@dataclass
-class Plateau:
-    """Counts the epochs since the objective was at its best."""
-
-    maximize: bool
-    best: float | None = None
-    waited: int = 0
-
-    def hear(self, value: float) -> None:
-        """Count one epoch in; NaN is no improvement."""
-        better = self.best is None or (value > self.best if self.maximize else value < self.best)
-        if better and not math.isnan(value):
-            self.best, self.waited = value, 0
-        else:
-            self.waited += 1
-
-    def state(self) -> State:
-        """What a checkpoint must hold."""
-        return {"best": self.best, "waited": self.waited}
-
-    def restore(self, state: State) -> None:
-        """Go on from a checkpoint."""
-        self.best, self.waited = state["best"], int(state["waited"] or 0)
 
 
 @dataclass

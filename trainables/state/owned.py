@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Incompatible
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 from trainables.state import origins
@@ -27,7 +28,7 @@ _TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 
 
-class NotOwned(Exception):
+class NotOwned(Incompatible):
     """A graph touches state that can neither be put back nor saved."""
 
 
@@ -250,6 +251,16 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
 
 
+def components(variables: Iterable[Any], replicas: Replicas) -> list[Any]:
+    """Return TensorFlow's variables of some of Keras's, one for each replica."""
+    return [part for variable in variables for part in replicas.of_each(raw_of(variable))]
+
+
+def captured_by(graphs: Sequence[Any]) -> set[int]:
+    """Return the identities of the handles of all variables that some graphs use."""
+    return {id(variable.handle) for variable in _touched(graphs)}
+
+
 def _touched(graphs: Sequence[Any]) -> list[Any]:
     """The variables whose handles the graphs have captured, in that order."""
     found = {}
@@ -281,7 +292,7 @@ def raw_of(variable: Any) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-class NotInScope(Exception):
+class NotInScope(Incompatible):
     """A model, optimizer or metric was made outside of the strategy's scope."""
 
 

@@ -1,172 +1,29 @@
 """What an author keeps, as it was before `data` ran: put back before it runs again, so that each run begins alike.
 
 It is kept on the trainable, in the author's modules or in their classes. What `data` has left there is known by name.
-So is what `model` and its kin leave in modules, which is put back before a model is made again.
+So is what `model` and its kin leave in modules, which is put back before a model is made again, and what all other
+methods, hooks and callbacks leave, which is put back when their trial ends.
 """
 
 from __future__ import annotations
 
-import copy
 import types
 import weakref
-from collections import deque
-from collections.abc import Callable, Container, Iterator, MutableMapping, MutableSet, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import keras
 import numpy as np
 
-from trainables.state import attributes, modules
-from trainables.state.attributes import Same, Traces
-from trainables.state.modules import Home
+from sweep.state import homes, imports, settings, trials, values
+from sweep.state.homes import Home
+from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, changed, moving, traces
+from trainables.state import modules
 
+__all__ = ["NotPutBack"]
 DATA_AGAIN = "data() runs again for other trials and for the test"
 MADE_AGAIN = "model() and its kin run again for other trials and for exports"
-COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
-
-
-class NotPutBack(Exception):
-    """An author's method has changed something in place that cannot be put back."""
-
-
-class Pristine:
-    """The values in some homes, each as it was when its home was first seen."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, dict[str, _Value]] = {}  # by home and name
-        self._after: dict[str, Same | None] = {}  # what a method has left under a name; None: nothing
-        self._owners: dict[str, Callable[[], object]] = {}
-
-    def take(self, homes: Sequence[Home], names: Container[str] | None = None) -> None:
-        """Look at the homes that were not seen before; at these names alone."""
-        for home in homes:
-            if home.name not in self._owners or self._owners[home.name]() is not home.owner:
-                self._owners[home.name] = _held(home.owner)
-                self._values[home.name] = {
-                    name: _Value(value)
-                    for name, value in home.data().items()
-                    if names is None or f"{home.name}.{name}" in names
-                }
-
-    def traces(self) -> Traces:
-        """Return the digests of all values as they were."""
-        return {f"{home}.{name}": one.digest for home, values in self._values.items() for name, one in values.items()}
-
-    def put_back(self, homes: Sequence[Home], names: set[str]) -> None:
-        """Give these names the values that they had; those that were not there are forgotten.
-
-        What somebody else has put there since is the value that it has from now on.
-        """
-        for home in homes:
-            values, present = self._values.get(home.name, {}), home.data()
-            for name in {*present, *values}:
-                full = f"{home.name}.{name}"
-                if full not in names:
-                    continue
-                if (Same(present[name]) if name in present else None) != self._after.get(full):
-                    if name in present:
-                        values[name] = _Value(present[name])
-                    else:
-                        values.pop(name, None)
-                elif name in values:
-                    home.set(name, values[name].as_it_was())
-                else:
-                    home.remove(name)
-
-    def keep(self, homes: Sequence[Home], names: set[str]) -> None:
-        """Remember what these names hold now that the author's method has run."""
-        for home in homes:
-            present = home.data()
-            for name in {*present, *self._values.get(home.name, {})}:
-                if (full := f"{home.name}.{name}") in names:
-                    self._after[full] = Same(present[name]) if name in present else None
-
-    def as_it_is(self, home: Home, name: str, value: Any) -> Callable[[], Any]:
-        """What gives this value of a name with the content that it has now, also after it was put back."""
-        known = self._values.get(home.name, {}).get(name)
-        return known.as_it_is() if known is not None and known.given is value else lambda: value
-
-    def unmoved(self, homes: Sequence[Home], names: set[str]) -> set[str]:
-        """Those of these names that are generators of random numbers, now as far as they were before."""
-        found = set()
-        for home, name, value in self._same(homes, names):
-            if value.is_generator:
-                value.as_it_was()
-                found.add(f"{home.name}.{name}")
-        return found
-
-    def check(self, homes: Sequence[Home], names: set[str], *, by: str = "data()", when: str = DATA_AGAIN) -> None:
-        """Raise `NotPutBack` for what was changed in place and is not known as it was."""
-        for home, name, value in self._same(homes, names):
-            if value.too_large:
-                raise NotPutBack(
-                    f"{by} has changed {home.name}.{name} in place ({value.nbytes / 2**20:,.0f} MiB), expected that "
-                    f"it leaves it as it is: {when}, and would begin with the changed values; compute on a copy, and "
-                    "return that"
-                )
-
-    def _same(self, homes: Sequence[Home], names: set[str]) -> Iterator[tuple[Home, str, _Value]]:
-        """The names that are of the same object as before."""
-        for home in homes:
-            values = self._values.get(home.name, {})
-            for name, present in home.data().items():
-                if f"{home.name}.{name}" in names and name in values and values[name].given is present:
-                    yield home, name, values[name]
-
-
-class _Value:
-    def __init__(self, given: Any) -> None:
-        self.given = given
-        digester = attributes.Digester()
-        self.digest = digester.digest(given)
-        self.nbytes, state = digester.nbytes, attributes.generator_state(given)
-        self.is_generator = state is not None
-        self.too_large = not self.is_generator and self.nbytes > COPIED_BYTES
-        self._copy, self._is_copied, self._code = state, self.is_generator, digester.code
-        if not self.is_generator and digester.whole and not self.too_large:
-            self._copy, self._is_copied = _copied(given, self._code)
-
-    def as_it_was(self) -> Any:
-        """The same object with the content that it had; as it is, where no copy could be made."""
-        given = self.given
-        if not self._is_copied:
-            return given
-        if self.is_generator:
-            attributes.put_generator(given, self._copy)
-            return given
-        return _filled(given, copy.deepcopy(self._copy, {**self._code}))
-
-    def as_it_is(self) -> Callable[[], Any]:
-        """What gives the same object with the content that it has now, by reference; for one that can be put back."""
-        given = self.given
-        if not self._is_copied or self.is_generator:
-            return lambda: given
-        content = copy.copy(given)
-        return lambda: _filled(given, copy.copy(content))
-
-
-def _filled(given: Any, content: Any) -> Any:
-    """An object with the content of another; that itself, where nothing can be put in."""
-    match given:
-        case tuple():
-            return content
-        case deque():
-            given.clear()
-            given.extend(content)
-        case MutableMapping():
-            given.clear()
-            given.update(content)
-        case MutableSet():
-            given.clear()
-            given |= content
-        case list():
-            given[:] = content
-        case np.ndarray() if given.flags.writeable:
-            given[...] = content
-        case _ if hasattr(given, "__dict__"):
-            vars(given).clear()
-            vars(given).update(vars(content))
-    return given
 
 
 class Surroundings:
@@ -189,7 +46,7 @@ class Surroundings:
     def traces(self, author: object) -> Traces:
         """What `data` has left, as it is now."""
         names = self.left(author)
-        return attributes.of(self._homes(author), names) if names else {}
+        return traces(self._homes(author), names) if names else {}
 
     @contextmanager
     def watched(self, author: object) -> Iterator[Callable[[], set[str]]]:
@@ -201,16 +58,16 @@ class Surroundings:
             homes = self._homes(author)
             for pristine, some in self._by_kind(homes):
                 pristine.take(some)
-                pristine.put_back(some, self.left(author))
-            before = attributes.of(homes)
+                trials.resisting.update(pristine.put_back(some, self.left(author)))
+            before = traces(homes)
 
             def heard(new: list[Home]) -> None:
                 _process.take(new)
-                before.update(attributes.of(new))
+                before.update(traces(new))
 
             def left() -> set[str]:
                 present = self._homes(author)
-                names = attributes.changed(before, attributes.of(present))
+                names = moving.without(present, changed(before, traces(present)))
                 for pristine, some in self._by_kind(present):
                     names -= pristine.unmoved(some, names)
                 mine = {name for name in names if name.startswith("self.")}
@@ -218,7 +75,7 @@ class Surroundings:
                 _left.setdefault(type(author), set()).update(names - mine)
                 for pristine, some in self._by_kind(present):
                     pristine.keep(some, self.left(author))
-                    pristine.check(some, names)
+                    pristine.check(some, names, by="data()", when=DATA_AGAIN)
                 return self.left(author)
 
             with _imported(author, heard):
@@ -243,6 +100,7 @@ class Made:
 
     def __init__(self) -> None:
         self._left: list[tuple[Home, str, Callable[[], Any]]] = []
+        self.settings: settings.Values = {}  # of this process, that they have set
 
     def take(self, pristine: Pristine, homes: Sequence[Home], names: Container[str]) -> None:
         """Remember the present values of these names."""
@@ -254,6 +112,7 @@ class Made:
     def have(self) -> None:
         """Let the modules hold it in place of what other methods have left, for the program that was made so."""
         put_back_made()
+        settings.write(self.settings)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
         names = {f"{home.name}.{name}" for home, name, _ in self._left}
         pristine = Pristine()
@@ -270,7 +129,7 @@ def put_back_made() -> None:
     """Give the author's modules what they held before a model was made: so do all models begin alike."""
     while _made:
         pristine, homes, names = _made.pop()
-        pristine.put_back(homes, names)
+        trials.resisting.update(pristine.put_back(homes, names))
 
 
 @contextmanager
@@ -293,17 +152,18 @@ def making(author: object) -> Iterator[Made]:
     It stays until a model is made again, or another trial begins: the hooks of this one may look at it.
     """
     put_back_made()
-    pristine, made = Pristine(), Made()
+    pristine, made, were = Pristine(), Made(), settings.read()
     pristine.take(modules.of(author))
     with _imported(author, pristine.take):
         try:
             yield made
         finally:
             homes = modules.of(author)
-            names = attributes.changed(pristine.traces(), attributes.of(homes))
+            names = pristine.changed(homes)
             names -= pristine.unmoved(homes, names)
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
+            made.settings = settings.changed(were, settings.read())
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
 
 
@@ -316,25 +176,146 @@ def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
 @contextmanager
 def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[None]:
     """Hear of the author's modules that are imported in the block, as their own code leaves them."""
-
-    def tell(module: types.ModuleType) -> None:
-        if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
-            home = Home(module.__name__, module)
-            heard([home, *home.classes()])
-
-    with modules.imported(tell):
+    with imports.heard(_teller(author, heard)):
         yield
 
 
-def _held(owner: Any) -> Callable[[], object]:
-    try:
-        return weakref.ref(owner)
-    except TypeError:  # the globals of a notebook
-        return lambda: owner
+def _teller(author: object, heard: Callable[[list[Home]], None]) -> imports.Listener:
+    def tell(module: types.ModuleType) -> None:
+        if modules.is_author_module(module.__name__, module.__file__, modules.tops(author)):
+            heard(homes.of_module(module))
+
+    return tell
 
 
-def _copied(value: Any, code: dict[int, object]) -> tuple[Any, bool]:
-    try:
-        return copy.deepcopy(value, {**code}), True
-    except Exception:  # whatever an object's own code raises
-        return None, False
+class Trials:
+    """What trials leave in the author's modules, and within what the trainable holds; given back after each.
+
+    ``own``: the attributes of the trainable that are not the author's.
+    """
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        self._found = trials.Found()
+
+    def begin(self, author: object, data: object, *, trains: bool) -> None:
+        """Remember what a trial on these data finds, once they are loaded and before another method runs.
+
+        One that does not train is looked at in anybody's process, and nothing is given back after it.
+        """
+        names = frozenset(vars(author)) - self._own
+
+        def places() -> list[Home]:
+            return [Home("self", author, only=names), *modules.of(author)]
+
+        def listener(found: Pristine) -> imports.Listener:
+            return _teller(author, found.take)
+
+        if trains:
+            self._found.begin(places, of=data, listener=listener, before_end=put_back_made)
+        else:
+            self._found.look(places, of=data)
+
+    def objects(self) -> Iterator[tuple[str, object]]:
+        """Yield all objects that a trial finds, each with the name that it is kept under."""
+        return self._found.objects()
+
+
+def end_trial() -> None:
+    """Let the author's modules be as the trial of this process has found them."""
+    trials.end()
+    put_back_made()
+
+
+class Left:
+    """What hooks and callbacks have changed in the author's modules and in this process since their trial began.
+
+    A checkpoint holds the values that are plain; the names of all others are said where a trial goes on without them.
+    """
+
+    def __init__(self, author: object) -> None:
+        self._author = author
+        self._traces = self._present()
+        self._settings = imports.follow(settings.Kept())
+
+    def enter_phase(self) -> None:
+        """Let what `model` has left for another phase be none of it."""
+        of_model = {name for _, _, names in _made for name in names}
+        self._traces |= {name: one for name, one in self._present().items() if name in of_model}
+
+    def state(self) -> dict[str, Any]:
+        """Return it for a checkpoint, as JSON."""
+        names = moving.without(modules.of(self._author), changed(self._traces, self._present()))
+        present = {full: value for full, value in self._values().items() if full in names}
+        kept = {full: value for full, value in present.items() if _is_plain(value)}
+        drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
+        found = self._settings.own()
+        plain = {name: value for name, value in found.items() if type(value) in _SINGLE}  # no passwords of os.environ
+        lost = sorted({*names, *found} - {*kept, *drawn, *plain})
+        return {"values": kept, "generators": drawn, "settings": plain, "lost": lost}
+
+    def restore(self, state: Mapping[str, Any]) -> str:
+        """Go on from what `state` gave; return a line about what it has not."""
+        for home in modules.of(self._author):
+            for full, value in state["values"].items():
+                owner, _, name = full.rpartition(".")
+                if owner == home.name:
+                    _give(home, name, value)
+            for name, generator in home.data().items():
+                if f"{home.name}.{name}" in state["generators"]:
+                    values.put_generator(generator, state["generators"][f"{home.name}.{name}"])
+        settings.write(state["settings"])
+        lost = ", ".join(state["lost"][:SHOWN])
+        return (
+            f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"
+            if lost
+            else ""
+        )
+
+    def _present(self) -> Traces:
+        return {
+            f"{home.name}.{name}": _WithoutCallbacks().digest(value)
+            for home in modules.of(self._author)
+            for name, value in home.data().items()
+        }
+
+    def _values(self) -> dict[str, object]:
+        return {f"{home.name}.{name}": one for home in modules.of(self._author) for name, one in home.data().items()}
+
+
+class _WithoutCallbacks(values.Digester):
+    """Digests a value apart from callbacks, whose state is kept by itself, and from what functions have cached."""
+
+    def _of_parts(self, value: Any) -> object:
+        if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
+            return values.Same(value)
+        return super()._of_parts(value)
+
+
+def _give(home: Home, name: str, value: Any) -> None:
+    """Let a name have a plain value, in the same list or dictionary where it has one."""
+    present = home.data().get(name)
+    if isinstance(present, list) and isinstance(value, list):
+        present[:] = value
+    elif isinstance(present, dict) and isinstance(value, dict):
+        present.clear()
+        present.update(value)
+    else:
+        home.set(name, value)
+
+
+_SINGLE = (bool, int, float, str)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether JSON gives the same value again."""
+    if type(value) is list:
+        return all(map(_is_plain, value))
+    if type(value) is dict:
+        return all(type(name) is str and _is_plain(part) for name, part in value.items())
+    return value is None or type(value) in _SINGLE
+
+
+def _state_of(value: object) -> Any:
+    """Return how far a generator of NumPy's is; None for all else."""
+    return values.generator_state(value) if isinstance(value, np.random.Generator) else None

@@ -17,6 +17,7 @@ from sweep.backends import Job, Surroundings, checkpoints, memory
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.functions import RANKED_METHODS, load_trainable
+from sweep.state import imports
 
 FROZEN_S = 20.0
 """A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
@@ -65,7 +66,7 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     ``before``: the address of the process that this one replaces. Raises TypeError for a trainable that trains in one
     process alone, OSError where the address cannot be had.
     """
-    trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given)()
+    trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)()
     missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(
@@ -86,6 +87,7 @@ class TrialRank:
         self._began = worker_exits.record(job)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
+        imports.seed(job.data_seed)  # for as long as this process lives
 
     def ready(self) -> Told:
         """Load the trainable and hold a port; its address."""
@@ -101,6 +103,7 @@ class TrialRank:
 
         def join() -> str:
             self._ranked.join(devices, training)
+            self._surroundings.imported()  # what it sets is no trial's
             return socket.gethostname()
 
         return self._together(join)

@@ -54,10 +54,13 @@ def author(*makes: Make) -> Any:
 
     class Called(Small):
         def callbacks(self, hp: Any) -> Any:
-            made[:] = [make() for make in makes]
-            return made
+            found = [make() for make in makes]
+            forget()
+            note(found)
+            return found
 
     made: list[Any] = []
+    forget, note = made.clear, made.extend  # what the class held itself would be put back for another trial
     found = Called()
     return found, made
 

@@ -16,6 +16,7 @@ from splits import SIZE, Split, ids
 
 from sweep.contract import Fold, OtherData
 from sweep.hyperparameters import Hyperparameters
+from sweep.state import values
 from trainables.data.sources import DataError
 from trainables.keras_trainable import KerasTrainable
 from trainables.recipe import author_data
@@ -372,7 +373,7 @@ def test_what_model_changes_in_place_and_is_too_large_to_be_put_back_is_named(co
             sys.modules["trial_counted"].TABLE *= 2
             return super().model(hp)
 
-    counted.TABLE = np.ones(pristine.COPIED_BYTES // 8 + 1)
+    counted.TABLE = np.ones(values.COPIED_BYTES // 8 + 1)
     said = (
         r"model\(\) or one of its kin has changed trial_counted.TABLE in place \(16 MiB\).*run again for other trials"
     )

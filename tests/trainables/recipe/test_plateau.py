@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.recipe.schedules import Plateau, Reduction, reduction
+from sweep.patience import Plateau
+from trainables.recipe.schedules import Reduction, reduction
 
 
 def test_counts_epochs_since_the_best() -> None:

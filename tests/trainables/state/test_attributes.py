@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainables.state import attributes, modules
-from trainables.state.modules import Home
+from sweep.state.homes import Home
+from sweep.state.pristine import changed, traces
+from sweep.state.values import digest
+from trainables.state import modules
 
 pytestmark = pytest.mark.keras
 
@@ -29,9 +31,9 @@ class Author:
 
 
 def left(author: Author, change: Any) -> set[str]:
-    before = attributes.of([Home("self", author, frozenset({"live"})), *modules.of(author)])
+    before = traces([Home("self", author, frozenset({"live"})), *modules.of(author)])
     change(author)
-    return attributes.changed(before, attributes.of([Home("self", author, frozenset({"live"})), *modules.of(author)]))
+    return changed(before, traces([Home("self", author, frozenset({"live"})), *modules.of(author)]))
 
 
 def test_the_same_values_leave_nothing() -> None:
@@ -79,8 +81,8 @@ def test_every_place_is_seen(change: Any, name: str) -> None:
 
 def test_values_that_cannot_be_compared_equal_themselves_alone() -> None:
     one, other = threading.Lock(), threading.Lock()
-    assert attributes.digest(one) == attributes.digest(one)
-    assert attributes.digest(one) != attributes.digest(other)
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
     circle: list[Any] = []
     circle.append(circle)
-    assert attributes.digest(circle) == attributes.digest(circle)
+    assert digest(circle) == digest(circle)

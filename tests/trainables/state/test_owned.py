@@ -78,14 +78,34 @@ def test_a_base_kept_on_the_trainable_is_made_anew() -> None:
         assert metrics(train(used, given)) == metrics(train(Cached(), given))
 
 
-def test_a_base_kept_elsewhere_is_refused_with_its_line() -> None:
+def test_a_base_that_a_cache_keeps_is_made_anew() -> None:
+    """As in a fresh process: what a cached function has returned to a trial is forgotten with it."""
     kept = functools.cache(base)
 
     class Cached(Small):
         def model(self, hp: Any) -> keras.Model:
             return on(kept(), hp.integer("units"))
 
+    trials = [assignment(units=4), assignment(units=5), assignment(units=4, seed=1)]
+    fresh = []
+    for given in trials:
+        kept.cache_clear()
+        fresh.append(metrics(train(Cached(), given)))
+    kept.cache_clear()
     used = Cached()
+    for given, expected in zip((*trials, trials[0]), (*fresh, fresh[0]), strict=True):
+        assert metrics(train(used, given)) == expected
+
+
+def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "kept_base", None, raising=False)  # an installed module
+
+    class Hidden(Small):
+        def model(self, hp: Any) -> keras.Model:
+            np.kept_base = np.kept_base or base()
+            return on(np.kept_base, hp.integer("units"))
+
+    used = Hidden()
     first = metrics(train(used, assignment(units=4)))
     assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
     with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"):

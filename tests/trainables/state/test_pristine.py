@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from small import Small
 
-from trainables.numbers import seeds
-from trainables.state import pristine
+from sweep.state import values
+from sweep.state.draws import entropy_taken
 from trainables.state.pristine import NotPutBack, Surroundings
 
 pytestmark = pytest.mark.keras
@@ -206,7 +206,7 @@ def change_in_place(surroundings: Surroundings, author: object, words: Any) -> N
 
 
 def test_arrays_too_large_to_be_read_are_seen_to_change(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
-    monkeypatch.setattr(pristine.attributes, "LARGEST_BYTES", 2**20)
+    monkeypatch.setattr(values, "LARGEST_BYTES", 2**20)
     with pytest.raises(NotPutBack, match="BIG"):
         change_in_place(Surroundings(frozenset()), an_author(), words)
 
@@ -241,15 +241,19 @@ def test_each_kind_of_value_is_put_back_as_it_was() -> None:
         (types.SimpleNamespace(a=1), lambda v: setattr(v, "b", 2)),
         (random.Random(1), lambda v: v.random()),
         (tf.random.Generator.from_seed(1), lambda v: v.uniform(())),
+        (keras.initializers.GlorotNormal(), lambda v: setattr(v, "seed", 3)),
+        (keras.optimizers.Adam(), lambda v: v.learning_rate.assign(0.5)),
+        (keras.metrics.Mean(), lambda v: v.update_state(3.0)),
+        (tf.Variable([1.0, 2.0]), lambda v: v.assign([3.0, 4.0])),
     ):
-        kept, before = pristine._Value(value), pristine.attributes.digest(value)
+        kept, before = values.Snapshot(value), values.digest(value)
         change(value)
-        assert pristine.attributes.digest(value) != before
-        assert kept.as_it_was() is value
-        assert pristine.attributes.digest(value) == before
+        assert values.digest(value) != before
+        kept.restore()
+        assert values.digest(value) == before, type(value)
 
 
-def test_a_copy_shares_methods_and_what_they_are_bound_to() -> None:
+def test_a_snapshot_shares_methods_and_what_they_are_bound_to() -> None:
     """Copying `np.random.rand` takes a seed from the machine, and the copy would draw other numbers."""
 
     class Large:
@@ -260,9 +264,9 @@ def test_a_copy_shares_methods_and_what_they_are_bound_to() -> None:
 
     look = Large().look
     table = {"draws": np.random.rand, "looks": [look]}
-    with seeds.entropy_taken(0) as entropy:
-        kept = pristine._Value(table)
+    with entropy_taken(0) as entropy:
+        kept = values.Snapshot(table)
         table["draws"] = table["looks"].append(1)
-        kept.as_it_was()
+        kept.restore()
     assert table == {"draws": np.random.rand, "looks": [look]}
     assert not entropy.seeds

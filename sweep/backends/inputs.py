@@ -1,0 +1,134 @@
+"""What a trial has read beside its code and its data: gathered in its worker, compared before it answers another trial.
+
+`sweep.read_recorder` observes the worker's process. Paths below the folder in which trials begin, or below one in which
+modules are found, are kept relative to it, since a sweep may run again from another copy of the project.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sweep.backends import Job
+from sweep.errors import TrainableError
+from sweep.events import Inputs
+from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
+
+_RELATIVE = "./"
+
+
+def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
+    """Return what this process has read so far.
+
+    ``declared``: what the trainable names in ``depends_on``. It stands for all that cannot be known of what programs
+    and servers have done; None where the trainable names nothing.
+    """
+    reads, folders = recorder.reads, _folders(job.working_folder, job.import_folders)
+    files = {_shortened(path, folders): value for path, value in reads.files.items()}
+    for path in _expanded(declared or (), folders):
+        files.setdefault(_shortened(path, folders), fingerprint(path))
+    unknown = () if declared is not None else (*reads.unknown, *_imported_unseen(job))
+    return Inputs(
+        files=files,
+        folders={_shortened(path, folders): value for path, value in reads.folders.items()},
+        environment=dict(reads.environment),
+        unknown=unknown,
+    )
+
+
+def declared_by(trainable: object) -> tuple[str, ...] | None:
+    """Return the paths that a trainable names in ``depends_on``; None without it. Raises TrainableError."""
+    paths = getattr(trainable, "depends_on", None)
+    if paths is None:
+        return None
+    if isinstance(paths, str) or not isinstance(paths, Iterable) or not all(isinstance(path, str) for path in paths):
+        raise TrainableError(f"depends_on is {paths!r}, expected a list of paths, such as ['tools/simulate.py']")
+    return tuple(paths)
+
+
+def absorb(inputs: Inputs, job: Job) -> None:
+    """Count what the same trial has read in another process."""
+    folders = _folders(job.working_folder, job.import_folders)
+    reads = Reads()
+    reads.files = {_full(path, folders): value for path, value in inputs.files.items()}
+    reads.folders = {_full(path, folders): value for path, value in inputs.folders.items()}
+    reads.environment = dict(inputs.environment)
+    reads.unknown = dict.fromkeys(inputs.unknown)
+    recorder.absorb(reads)
+
+
+def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
+    """Return why a trial that has read this cannot answer another one now, in words; None if it can."""
+    if inputs is None:
+        return "what they read beside their data was not recorded"
+    if inputs.unknown:
+        return f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
+    folders = _folders(working_folder, import_folders)
+    for path, before in inputs.files.items():
+        if fingerprint(_full(path, folders)) != before:
+            return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
+    for path, before in inputs.folders.items():
+        if listing_digest(_full(path, folders)) != before:
+            return f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
+    for name, before in inputs.environment.items():
+        if recorder.digest_of_variable(name) != before:
+            return f"they have read the environment variable {name}, which has changed"
+    return None
+
+
+def _folders(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
+    """Return these folders as they are named and with their links resolved: files may be recorded by either path."""
+    named = [*([working_folder] if working_folder is not None else []), *import_folders]
+    both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
+    return list(dict.fromkeys(both))
+
+
+def _shortened(path: str, folders: Sequence[str]) -> str:
+    """Return a path relative to the first of these folders that it lies in."""
+    for folder in folders:
+        if path.startswith(f"{folder}{os.sep}"):
+            return f"{_RELATIVE}{path.removeprefix(folder + os.sep)}"
+    return path
+
+
+def _full(path: str, folders: Sequence[str]) -> str:
+    """Return the path that `_shortened` has shortened: in the first folder that has it, else in the first of all."""
+    if not path.startswith(_RELATIVE) or not folders:
+        return path
+    candidates = [f"{folder}{os.sep}{path.removeprefix(_RELATIVE)}" for folder in folders]
+    return next((candidate for candidate in candidates if Path(candidate).exists()), candidates[0])
+
+
+def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
+    """Return the files that these paths name; a folder stands for all files below it. One that is absent stays."""
+    found: list[str] = []
+    for named in declared:
+        base = Path(folders[0]) if folders else Path.cwd()
+        path = base / Path(named).expanduser()
+        anchor = Path(path.anchor)
+        matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
+        for match in matching:
+            below = sorted(match.rglob("*")) if match.is_dir() else [match]
+            found += [os.path.realpath(file) for file in below if not file.is_dir()]
+    return found
+
+
+def module_files(job: Job) -> dict[str, str]:
+    """Return the files of those of the trainable's modules that this process has imported, by name."""
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in job.code}
+    return {name: file for name, file in files.items() if file is not None}
+
+
+def changed_modules(job: Job) -> tuple[str, ...]:
+    """Return the author's modules of this process whose source is not the one that the session began with."""
+    imported = {name: recorder.digest_of_module(file) for name, file in module_files(job).items()}
+    return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
+
+
+def _imported_unseen(job: Job) -> Iterable[str]:
+    """Yield a reason for each module of the trainable that was imported before this process was observed."""
+    for name, file in module_files(job).items():
+        if recorder.digest_of_module(file) is None:
+            yield f"{name} was imported before sweep, so that what it read then is not known"

@@ -1,0 +1,103 @@
+"""What the source of a `KerasTrainable` says of the model that it returns, and of the methods that it overrides.
+
+It finds the standard hyperparameters that the author's code leaves without effect, where that is sure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sweep import standard_hyperparameters as table
+from sweep.inspection import report_reads, unconditional
+from sweep.inspection.hyperparameter_reads import Function
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Names of standard hyperparameters without effect, and why; ``unless_read``: not those that the author reads."""
+
+    names: tuple[str, ...]
+    why: str
+    unless_read: bool = True
+
+
+def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]) -> Iterator[Idle]:
+    """Yield what a trainable surely leaves without effect; ``theirs``: the modules of the author."""
+    for method, names in table.OF_METHODS.items():
+        module, definition = unconditional.method(trainable, method, trees)
+        if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
+            yield Idle(names, f"{method}() of {trainable} takes the place of what reads it, and does not")
+    module, definition = unconditional.method(trainable, "model", trees)
+    if module not in theirs or not isinstance(definition, Function):
+        return
+    model = _returned_class(module, definition, trees)
+    if model is None:
+        return
+    methods = unconditional.methods_of(*model, theirs)
+    name = model[1]
+    if "compile" in methods and _calls(definition, "compile"):
+        why = f"{name}, which model() returns, has a compile() of its own, with optimizers that sweep does not make"
+        yield Idle(table.SHAPING, why, unless_read=False)
+        yield Idle(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
+    trains_itself = "train_step" in methods and unconditional.method(trainable, "train_step", trees)[0] not in theirs
+    if trains_itself and not _may_use_the_optimizer(model, theirs):
+        why = f"{name}, which model() returns, has a train_step() of its own that does not use self.optimizer"
+        yield Idle(("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS), why)
+
+
+def _may_use_the_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
+    """Return whether a model's training may touch ``self.optimizer``, as far as its code and what that uses tell."""
+    _, definition = unconditional.resolved(*model, theirs)
+    if not isinstance(definition, ast.ClassDef):
+        return True
+    parts = [part for node in report_reads.used_by(definition, theirs) for part in ast.walk(node)]
+    for part in parts:
+        match part:
+            case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
+                return True
+            case ast.Attribute(attr="train_step", value=owner) if _is_super(owner):
+                return True
+            case ast.Call(func=ast.Name(id="getattr" | "vars")):
+                return True
+    return False
+
+
+def _returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
+    """Return the module and name of the class of which a function returns an object; None if that is not sure."""
+    made: dict[str, list[str]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            made.setdefault(node.targets[0].id, []).append(_class_called(node.value))
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    names = set()
+    for value in returned:
+        if isinstance(value, ast.Name):
+            classes = made.get(value.id, [""])
+            names.add(classes[0] if len(classes) == 1 else "")
+        else:
+            names.add(_class_called(value))
+    if len(names) != 1 or "" in names:
+        return None
+    module, definition = unconditional.resolved(module, names.pop(), trees)
+    return (module, definition.name) if isinstance(definition, ast.ClassDef) else None
+
+
+def _class_called(value: ast.expr | None) -> str:
+    return value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+
+
+def _calls(function: Function, method: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+        for node in ast.walk(function)
+    )
+
+
+def _calls_super(function: Function) -> bool:
+    return any(_is_super(node) for node in ast.walk(function))
+
+
+def _is_super(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"

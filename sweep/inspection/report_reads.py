@@ -1,0 +1,106 @@
+"""What a trainable that is no `KerasTrainable` reads of its trial beside the hyperparameters: the fold, and settings.
+
+A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from sweep.inspection.hyperparameter_reads import Function, last_name, positional, texts
+
+
+def surely_unread(
+    trainable: Function | ast.ClassDef, theirs: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
+) -> list[str]:
+    """Return those of some names that a trainable never reads as an attribute, or of the mapping ``group`` by its key.
+
+    Nothing is sure if it is a function that hands its report to code which is not among ``theirs``.
+    """
+    if isinstance(trainable, Function):
+        if len(positional(trainable)) < 2 and not trainable.args.vararg:
+            return list(names)
+        if _is_passed_on(trainable, theirs):
+            return []
+    used = used_by(trainable, theirs)
+    read = {name for node in used for name in _attributes(node)}
+    if not group:
+        return [name for name in names if name not in read]
+    keys = _keys_of(group, used) if group in read else set()
+    return [] if keys is None else [name for name in names if name not in keys]
+
+
+def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
+    """Return the definition of a trainable and those of all functions and classes that it may use, by their names."""
+    definitions: dict[str, list[ast.AST]] = {}
+    for tree in theirs.values():
+        for node in ast.walk(tree):
+            if isinstance(node, Function | ast.ClassDef):
+                definitions.setdefault(node.name, []).append(node)
+    found: list[ast.AST] = [trainable]
+    for node in found:  # which grows
+        for part in ast.walk(node):
+            name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
+            found += definitions.pop(name, [])
+    return found
+
+
+def _attributes(tree: ast.AST) -> Iterator[str]:
+    """Yield the attributes that code reads, also those that it names in texts for `getattr`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                yield name
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, key, *_]):
+                yield from texts(key)
+
+
+def _keys_of(group: str, used: Iterable[ast.AST]) -> set[str] | None:
+    """Return the keys that are read of a mapping of this name; None if that cannot be told."""
+    found: set[str] = set()
+    for tree in used:
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Attribute) and node.attr == group and isinstance(node.ctx, ast.Load)):
+                continue
+            match parents[node]:
+                case ast.Subscript(slice=ast.Constant(value=str(key))):
+                    found.add(key)
+                case ast.Attribute(attr="get") as method:
+                    call = parents[method]
+                    if not (isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)):
+                        return None
+                    found.add(str(call.args[0].value))
+                case _:
+                    return None
+    return found
+
+
+HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
+
+
+def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
+    """Return whether a function does more with its report than call it, read it, and hand it to code of ``theirs``."""
+    given = positional(function)
+    report = given[1].arg if len(given) > 1 else ""
+    known = {one.name for tree in theirs.values() for one in ast.walk(tree) if isinstance(one, Function | ast.ClassDef)}
+    parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.Name) and node.id == report):
+            continue
+        match parents[node]:
+            case ast.Attribute() | ast.Expr():
+                pass
+            case ast.keyword() as keyword if _callee(parents[keyword]) in known:
+                pass
+            case ast.Call(func=called) as call if called is node or _callee(call) in known | HARMLESS:
+                pass
+            case _:
+                return True
+    return False
+
+
+def _callee(call: ast.AST) -> str:
+    """Return the last name of what is called, such as ``fit`` in ``model.fit(x)``."""
+    return last_name(call.func) if isinstance(call, ast.Call) else ""

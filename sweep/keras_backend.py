@@ -1,0 +1,45 @@
+"""Which backend Keras computes with, and the rule that a `KerasTrainable` needs TensorFlow.
+
+Keras chooses its backend when it is imported. The service never imports it, so it reads the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+NEEDED = "tensorflow"
+HINT = (
+    "unset KERAS_BACKEND, or set backend to tensorflow in keras.json; to train with another backend, "
+    "write a function trainable: docs/other_backends.md"
+)
+
+
+def config_file(environ: Mapping[str, str]) -> Path:
+    """Return the path of the keras.json that Keras reads."""
+    if "KERAS_HOME" in environ:
+        return Path(environ["KERAS_HOME"]).expanduser() / "keras.json"
+    home = Path("~").expanduser()
+    return (home if os.access(home, os.W_OK) else Path("/tmp")) / ".keras" / "keras.json"
+
+
+def configured(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the backend that a fresh process would import Keras with, and the setting that says so."""
+    if environ.get("KERAS_BACKEND"):
+        return environ["KERAS_BACKEND"], "KERAS_BACKEND"
+    file = config_file(environ)
+    try:
+        config = json.loads(file.read_text())
+    except (OSError, ValueError):  # Keras then takes its default as well
+        return NEEDED, "the default"
+    named = config.get("backend", NEEDED) if isinstance(config, dict) else NEEDED
+    return str(named), str(file)
+
+
+def misfit(backend: str | None) -> str:
+    """Return what is wrong with a backend for a `KerasTrainable`; nothing if it is TensorFlow."""
+    if backend == NEEDED:
+        return ""
+    return f"Keras runs on {backend or 'no backend'}, expected {NEEDED}"

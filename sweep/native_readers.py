@@ -1,0 +1,199 @@
+"""Tells the recorder of files that libraries open in code of their own, where Python raises no audit event.
+
+The functions below are replaced by ones that note their path and call them, as soon as their library is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from sweep.read_recorder import recorder
+
+Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
+"""What a function does with its first argument.
+
+``prefix``: it reads all files whose names begin so. ``pattern``: it lists the folder of a pattern. ``copied``: it reads
+its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
+"""
+
+
+class Reader(NamedTuple):
+    """A function that opens files in code that Python does not see."""
+
+    module: str
+    name: str  # also "Class.method" or "module.function"
+    use: Use
+    position: int = 0  # of the argument, not counting the object of a method
+
+
+_TENSORFLOW_OPS = "tensorflow.python.ops"
+_TENSORFLOW_FILES = "tensorflow.python.lib.io._pywrap_file_io"
+
+READERS: dict[str, tuple[Reader, ...]] = {
+    "tensorflow": (
+        Reader(_TENSORFLOW_FILES, "BufferedInputStream", "file"),
+        Reader(_TENSORFLOW_FILES, "ReadFileToString", "file"),
+        Reader(_TENSORFLOW_FILES, "GetChildren", "folder"),
+        Reader(_TENSORFLOW_FILES, "GetMatchingFiles", "pattern"),
+        Reader(_TENSORFLOW_FILES, "WritableFile", "written"),
+        Reader(_TENSORFLOW_FILES, "WriteStringToFile", "written"),
+        Reader(_TENSORFLOW_FILES, "CopyFile", "copied"),
+        Reader(_TENSORFLOW_FILES, "RenameFile", "copied"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "read_file", "file"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "matching_files", "pattern"),
+        Reader("tensorflow", "io.matching_files", "pattern"),
+        Reader("tensorflow", "io.write_file", "written"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "restore_v2", "prefix"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "save_v2", "written"),
+        Reader("tensorflow.python.data.ops.readers", "TFRecordDatasetV2.__init__", "file"),
+        Reader("tensorflow.python.data.ops.readers", "TextLineDatasetV2.__init__", "file"),
+        Reader("tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
+        Reader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
+        Reader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
+    ),
+    "h5py": (Reader("h5py", "File.__init__", "hdf5"),),
+    "multiprocessing.process": (Reader("multiprocessing.process", "BaseProcess.start", "process"),),
+    "cv2": (Reader("cv2", "imread", "file"), Reader("cv2", "imreadmulti", "file")),
+    "polars": tuple(
+        Reader("polars", f"{kind}_{form}", "file")
+        for kind in ("read", "scan")
+        for form in ("csv", "parquet", "ipc", "json", "ndjson", "avro", "excel")
+    ),
+    "pyarrow.parquet": (Reader("pyarrow.parquet", "read_table", "file"),),
+    "pyarrow.csv": (Reader("pyarrow.csv", "read_csv", "file"),),
+    "pyarrow.feather": (
+        Reader("pyarrow.feather", "read_table", "file"),
+        Reader("pyarrow.feather", "read_feather", "file"),
+    ),
+    "pyarrow": (Reader("pyarrow", "memory_map", "file"), Reader("pyarrow", "OSFile", "file")),
+}
+"""By the module whose import makes them available."""
+
+
+def install() -> None:
+    """Observe these functions from now on, also those of libraries that are imported later."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    for module in READERS:
+        if module in sys.modules:
+            _observe(module)
+
+
+class _Finder:
+    """Finds what Python's own finder does, and has the functions of `READERS` replaced once their module has run."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
+        """Return the module's spec; None for all modules that have no row in `READERS`."""
+        if name not in READERS:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            _observe(name)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one loader, for this module
+        return spec
+
+
+def _observe(name: str) -> None:
+    for reader in READERS[name]:
+        owner: Any = sys.modules.get(reader.module)
+        *outer, function = reader.name.split(".")
+        for part in outer:
+            owner = getattr(owner, part, None)
+        original = getattr(owner, function, None)
+        if original is not None and not hasattr(original, "observed_by_sweep"):
+            skipped = reader.position + isinstance(owner, type)
+            setattr(owner, function, _observed(original, reader, skipped))
+
+
+def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Callable[..., Any]:
+    """Return a function that notes what its arguments name, but for the first ``skipped``, and calls the original."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()][skipped:]
+        if reader.use == "process":
+            recorder.note_process()
+        elif given:
+            _note(given, reader)
+        return original(*args, **kwargs)
+
+    call.observed_by_sweep = True  # type: ignore[attr-defined]
+    return call
+
+
+def _note(given: Sequence[Any], reader: Reader) -> None:
+    paths = list(_paths(given[0]))
+    match reader.use:
+        case "hdf5" if _is_writing(given):
+            recorder.note_native_write(given[0])
+        case "hdf5":  # also given an open file, or a part of one, which was noted when it was opened
+            recorder.note_native_read([path for path in paths if isinstance(path, str)], reader=reader.name)
+        case "file":
+            recorder.note_native_read(paths, reader=reader.name)
+        case "prefix":
+            for prefix in paths:
+                found = _beginning_with(prefix) if isinstance(prefix, str) else [prefix]
+                recorder.note_native_read(found, reader=reader.name)
+        case "folder":
+            recorder.note_native_read(paths, reader=reader.name, folder=True)
+        case "pattern":
+            folders = [os.path.split(path)[0] or "." if isinstance(path, str) else path for path in paths]
+            recorder.note_native_read(folders, reader=reader.name, folder=True)
+        case "written":
+            for path in paths:
+                recorder.note_native_write(path)
+        case "copied":
+            recorder.note_native_read(paths, reader=reader.name)
+            recorder.note_native_write(given[1])
+
+
+def _beginning_with(prefix: str) -> list[Path]:
+    """Return the files whose paths begin with a prefix, such as those of a checkpoint of TensorFlow."""
+    folder = Path(prefix).parent
+    return sorted(path for path in folder.glob("*") if str(path).startswith(prefix)) if folder.is_dir() else []
+
+
+def _is_writing(given: Sequence[Any]) -> bool:
+    """Return whether an HDF5 file is opened to be made anew."""
+    return len(given) > 1 and given[1] in ("w", "w-", "x")
+
+
+def _paths(value: Any) -> Iterable[object]:
+    """Yield the paths in an argument: a text, several, or a tensor of texts; what has no value yet as it is."""
+    if isinstance(value, bytes):
+        yield os.fsdecode(value)
+    elif isinstance(value, str | os.PathLike):
+        yield os.fspath(value)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _paths(part)
+    elif hasattr(value, "numpy"):
+        try:
+            held = value.numpy()
+        except Exception:  # a symbolic tensor: its text is known only when the graph runs
+            yield value
+            return
+        yield from _paths(held.tolist() if hasattr(held, "tolist") else held)
+    elif hasattr(value, "tolist"):
+        yield from _paths(value.tolist())
+    elif hasattr(value, "read"):
+        return  # an open file, which was noted when it was opened
+    else:
+        yield value

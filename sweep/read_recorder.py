@@ -1,0 +1,531 @@
+"""Records what a process reads beside its code: files, folders, environment variables, programs that it starts.
+
+A trial may be answered from an earlier one only if all that it has read is still the same (`sweep.runner.memo`). What a
+trial reads is observed while it runs, by Python's audit events (PEP 578) and, for libraries that open files in C++, by
+`sweep.native_readers`. Reads count if a line of the author's code led to them. What cannot be compared later, such as
+the output of a program or an answer from the network, is kept as a reason why the trial cannot answer another one.
+
+The record is of all trials that a process has trained for a sweep, and of the import of the author's modules: what an
+earlier trial has read may still be in a kept model or in a variable of a module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from sweep.author_code import is_author_file, is_installed, is_own_file
+
+ABSENT = "absent"
+HASHED_BYTES = 256 * 2**20
+"""Files up to this size are compared by their content, larger ones by size and time of change."""
+
+MOST_FILES = 2_000
+"""More files than this are not listed in the log of a trial."""
+
+_SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
+_BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
+"""Where the author's code is called from: what called these files has no part in what a trial reads."""
+
+_hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and all that a change of its content changes
+
+
+class Place(NamedTuple):
+    """The author's line that leads to something."""
+
+    line: str  # such as "models.py:12 in model "
+    module: str | None = None  # the file of the module that is being imported, if one is
+
+
+class Reads:
+    """What some code has read."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}  # fingerprint by path
+        self.folders: dict[str, str] = {}  # digest of the names in it, by path
+        self.environment: dict[str, str] = {}  # digest of the value, by name
+        self.unknown: dict[str, None] = {}  # reasons why not all of what was read can be compared later
+
+    def add(self, other: Reads) -> None:
+        """Take in what other code has read; what was read first counts."""
+        for name in ("files", "folders", "environment", "unknown"):
+            for key, value in getattr(other, name).items():
+                getattr(self, name).setdefault(key, value)
+
+
+class ReadRecorder:
+    """Observes this process from `install` on.
+
+    There is one, `recorder`, since an audit hook can never be removed.
+    """
+
+    def __init__(self) -> None:
+        self._reads = Reads()
+        self._imports: dict[str, Reads] = {}  # what modules have read when they were imported, by their file
+        self._session = ""
+        self._written: set[str] = set()  # files and folders that this process has made itself
+        self._set_variables: dict[str, str] = {}  # digests of variables as they were before the author's code set them
+        self._excluded: list[str] = []  # folders of sweep's own
+        self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
+        self._in_trial = 0  # how many blocks `in_trial` are open
+        self._busy = threading.local()
+        self._is_installed = False
+        self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
+            "open": self._on_open,
+            "exec": self._on_exec,
+            "os.listdir": self._on_listdir,
+            "os.scandir": self._on_listdir,
+            "os.mkdir": self._on_mkdir,
+            "os.rename": self._on_rename,
+            "os.link": self._on_link,
+            "os.symlink": self._on_symlink,
+            "ctypes.dlopen": self._on_library,
+            "os.putenv": self._on_variable_set,
+            "os.unsetenv": self._on_variable_set,
+            "sqlite3.connect": self._on_sqlite,
+            "builtins.input": lambda args: self._note_unknown("asks for input"),
+            **dict.fromkeys(_PROGRAM_EVENTS, self._on_program),
+            **dict.fromkeys(_NETWORK_EVENTS, self._on_network),
+        }
+
+    def install(self) -> None:
+        """Begin to observe this process; a second call does nothing."""
+        if self._is_installed:
+            return
+        self._is_installed = True
+        os.environ.__class__ = _RecordedEnvironment
+        sys.addaudithook(self._hear)
+
+    def begin_session(self, name: str, modules: Iterable[str]) -> None:
+        """Forget what trials of another sweep have read in this process.
+
+        ``modules``: files of the trainable's modules. They stay imported, so that what they have read counts.
+        """
+        if name == self._session:
+            return
+        self._session, self._reads = name, Reads()
+        self._written.clear()
+        for file in modules:
+            self._reads.add(self._imports.get(file, Reads()))
+
+    @contextmanager
+    def in_trial(self) -> Iterator[None]:
+        """Count the reads of the code inside the block, and not only those of modules that are imported."""
+        self._in_trial += 1
+        try:
+            yield
+        finally:
+            self._in_trial -= 1
+
+    def record_always(self) -> None:
+        """Count all reads of this process from now on: it is for trials alone."""
+        self._in_trial += 1
+
+    def exclude(self, folder: Path) -> None:
+        """Leave out what lies in a folder of sweep's own, such as a trial's checkpoints."""
+        prefix = f"{os.path.realpath(folder)}{os.sep}"
+        if prefix not in self._excluded:
+            self._excluded.append(prefix)
+
+    @contextmanager
+    def apart(self) -> Iterator[Reads]:
+        """Keep what is read inside the block out of the record, and yield it."""
+        kept, self._reads = self._reads, Reads()
+        apart = self._reads
+        try:
+            yield apart
+        finally:
+            self._reads = kept
+
+    def absorb(self, reads: Reads) -> None:
+        """Count what was read elsewhere, such as by the same trial in another process."""
+        self._reads.add(reads)
+
+    @property
+    def reads(self) -> Reads:
+        """All that was read so far."""
+        return self._reads
+
+    def digest_of_module(self, file: str) -> str | None:
+        """Return the SHA-256 of a module's source as it was when the module ran; None if that was not observed."""
+        return self._code.get(os.path.realpath(file))
+
+    def digest_of_variable(self, name: str) -> str:
+        """Return the digest of an environment variable as whoever started this process, or its user, has set it."""
+        return self._set_variables.get(name) or environment_digest(name)
+
+    def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
+        """Count what a library opens in code of its own; a path that is no text cannot be known."""
+        with self._quiet() as is_free:
+            place = self._place() if is_free else None
+            if place is None:
+                return
+            for path in paths:
+                if not isinstance(path, str | bytes | os.PathLike):
+                    self._add_unknown(f"{place.line}{reader} reads files inside a graph", place)
+                elif folder:
+                    self._add_folder(path, place)
+                else:
+                    self._add_file(path, place)
+
+    def note_native_write(self, path: object) -> None:
+        """Count a file as this process's own, which it may read again."""
+        with self._quiet() as is_free:
+            if is_free:
+                self._note_written(path)
+
+    def note_process(self) -> None:
+        """Count that another process is started, of which nothing is known."""
+        self._note_unknown("starts a program")
+
+    # ---- events
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        handle = self._handlers.get(event)
+        if handle is None:
+            return
+        with self._quiet() as is_free:
+            if is_free:
+                try:
+                    handle(args)
+                except Exception as error:  # an error here would end the author's call
+                    reason = f"{event} could not be recorded ({type(error).__name__})"
+                    self._add_unknown(reason, Place(""))
+
+    @contextmanager
+    def _quiet(self) -> Iterator[bool]:
+        """Do not hear of what is done in the block; yield False inside another such block."""
+        if getattr(self._busy, "on", False):
+            yield False
+            return
+        self._busy.on = True
+        try:
+            yield True
+        finally:
+            self._busy.on = False
+
+    def _on_open(self, args: tuple[Any, ...]) -> None:
+        path, flags = args[0], args[2]
+        if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
+            return  # a descriptor, whose file was opened before
+        access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
+        if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
+            if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder, which it makes a file in
+                self._note_written(path)
+        elif access != os.O_WRONLY:  # what only appends sees nothing of the file
+            self._note_read(path, self._add_file)
+
+    def _note_read(self, path: object, add: Callable[[object, Place], None]) -> None:
+        if self._resolved(path) is None:  # most files: to look at the stack takes longer
+            return
+        place = self._place()
+        if place is not None:
+            add(path, place)
+
+    def _add_file(self, path: object, place: Place) -> None:
+        resolved = self._resolved(path)
+        if resolved is None or self._was_written(resolved):
+            return
+        name = self._name_of(path, resolved)
+        found = fingerprint(name)
+        if self._reads.files.get(name, found) != found:
+            self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
+            return
+        for reads in self._records(place):
+            reads.files.setdefault(name, found)
+        if len(self._reads.files) > MOST_FILES:
+            self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
+
+    def _add_folder(self, path: object, place: Place) -> None:
+        resolved = self._resolved(path)
+        if resolved is not None and not self._was_written(resolved):
+            name = self._name_of(path, resolved)
+            for reads in self._records(place):
+                reads.folders.setdefault(name, listing_digest(resolved, self._written))
+
+    def _add_unknown(self, reason: str, place: Place) -> None:
+        for reads in self._records(place):
+            reads.unknown.setdefault(reason, None)
+
+    def _records(self, place: Place) -> list[Reads]:
+        """Return the records that what happens at a place belongs to."""
+        if place.module is None:
+            return [self._reads]
+        return [self._reads, self._imports.setdefault(place.module, Reads())]
+
+    def _on_listdir(self, args: tuple[Any, ...]) -> None:
+        path = "." if args[0] is None else args[0]
+        if isinstance(path, str | bytes | os.PathLike):
+            self._note_read(path, self._add_folder)
+
+    def _on_rename(self, args: tuple[Any, ...]) -> None:
+        source = self._resolved(args[0])
+        if source is not None and self._was_written(source):
+            self._note_written(args[1])
+
+    def _on_mkdir(self, args: tuple[Any, ...]) -> None:
+        if not _path(args[0]).exists():  # else it fails, as `exist_ok` expects
+            self._note_written(args[0])
+
+    def _on_link(self, args: tuple[Any, ...]) -> None:
+        self._note_read(args[0], self._add_file)  # whoever reads the new name reads this file
+        self._on_symlink(args)
+
+    def _on_symlink(self, args: tuple[Any, ...]) -> None:
+        if not os.path.lexists(args[1]):  # else it fails
+            self._note_written(args[1])
+
+    def _on_library(self, args: tuple[Any, ...]) -> None:
+        if isinstance(args[0], str) and os.sep in args[0]:  # other names are looked up among the system's libraries
+            self._note_read(args[0], self._add_file)
+
+    def _on_sqlite(self, args: tuple[Any, ...]) -> None:
+        path = os.fsdecode(args[0])
+        if path.startswith("file:"):
+            path = path.removeprefix("file:").partition("?")[0]
+        if not path or path == ":memory:":
+            return
+        if _path(path).exists():
+            self._note_read(path, self._add_file)
+        else:
+            self._note_written(path)
+
+    def _on_variable_set(self, args: tuple[Any, ...]) -> None:
+        name = os.fsdecode(args[0])
+        if name not in self._set_variables and self._place() is not None:
+            self._set_variables[name] = environment_digest(name)
+
+    def _on_program(self, args: tuple[Any, ...]) -> None:
+        if not _tells_about_the_machine(args):
+            self.note_process()
+
+    def _on_network(self, args: tuple[Any, ...]) -> None:
+        self._note_unknown("speaks to another process or machine")
+
+    def _on_exec(self, args: tuple[Any, ...]) -> None:
+        code = args[0]
+        if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
+            return
+        file = Path(code.co_filename)
+        if is_author_file(code.co_filename) and file.is_file():
+            self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+
+    def hear_environment(self, name: object) -> None:
+        """Count an environment variable as read, if it was the author's own line that asked for it."""
+        if not isinstance(name, str) or name in self._reads.environment or name in self._set_variables:
+            return
+        with self._quiet() as is_free:
+            place = self._asked_at() if is_free else None
+            if place is not None:
+                for reads in self._records(place):
+                    reads.environment.setdefault(name, environment_digest(name))
+
+    # ---- what counts
+
+    def _note_unknown(self, what: str) -> None:
+        place = self._place()
+        if place is not None:
+            self._add_unknown(f"{place.line}{what}", place)
+
+    def _note_written(self, path: object) -> None:
+        resolved = self._resolved(path)
+        if resolved is None:
+            return
+        names = {resolved, self._name_of(path, resolved)}
+        is_known = not names.isdisjoint({*self._reads.files, *self._reads.folders})
+        if not is_known and self._place() is not None:
+            self._written.add(resolved)
+
+    def _was_written(self, name: str) -> bool:
+        """Return whether this process has made a file, or one of the folders that it lies in."""
+        return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
+
+    def _resolved(self, path: object) -> str | None:
+        """Return the full path of a file that counts; None for one that does not."""
+        if not isinstance(path, str | bytes | os.PathLike):
+            return None
+        name = os.path.realpath(os.fsdecode(path))
+        return None if self._is_left_out(name) else name
+
+    def _name_of(self, path: Any, resolved: str) -> str:
+        """Return the path by which a file is compared later: the one that the author uses.
+
+        A link on the way may lead elsewhere by then. Links that this process has made itself are resolved.
+        """
+        name = os.path.normpath(_path(path).absolute())
+        is_same_file = os.path.realpath(name) == resolved  # not so if `..` follows a link
+        return name if is_same_file and not self._was_written(name) else resolved
+
+    def _is_left_out(self, name: str) -> bool:
+        """Return whether a file is the system's, installed, compiled code, a module whose code is known, or sweep's."""
+        return (
+            name.startswith(_SYSTEM_FOLDERS)
+            or name.endswith((".pyc", "__pycache__"))
+            or name in self._code
+            or any(f"{name}{os.sep}".startswith(folder) for folder in self._excluded)
+            or is_installed(name)
+            or is_own_file(name)
+        )
+
+    def _place(self) -> Place | None:
+        """Return which line of the author's leads to what is being done; None if none does.
+
+        A thread without a line of the author's counts as well, unless it is one of sweep's or of Ray's: thread pools
+        call functions of libraries directly.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        is_machinery, is_in_library = False, True
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file == __file__:
+                frame = frame.f_back
+                continue
+            if is_in_library and file.startswith(_IMPORT_SYSTEM):
+                return None  # it looks for modules, which are known as code
+            is_in_library = is_in_library and _is_of_python(file)
+            if is_author_file(file) and self._counts(frame):
+                return _place_of(frame)
+            if file.endswith(_BOUNDARIES):
+                return None
+            is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
+            frame = frame.f_back
+        is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
+        return Place("a thread ") if is_foreign_thread and self._in_trial else None
+
+    def _counts(self, frame: FrameType) -> bool:
+        """Return whether a frame of the author's has a part in a trial.
+
+        Outside of trials, that is a module which is imported.
+        """
+        if self._in_trial:
+            return True
+        return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
+
+    def _asked_at(self) -> Place | None:
+        """Return the nearest line outside of Python's library and of this file, if it is the author's."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if is_author_file(file):
+                return _place_of(frame) if self._counts(frame) else None
+            if file != __file__ and not _is_of_python(file):
+                return None
+            frame = frame.f_back
+        return None
+
+
+class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class of `os.environ` has no public name
+    """The environment variables; tells the recorder of each one that is read."""
+
+    def __getitem__(self, name: Any) -> Any:
+        recorder.hear_environment(name)
+        return super().__getitem__(name)
+
+
+def _place_of(frame: FrameType) -> Place:
+    """Return the place of a frame of the author's; what a module's own code calls is done while it is imported."""
+    line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name} "
+    outer: FrameType | None = frame
+    while outer is not None and not outer.f_code.co_filename.endswith(_BOUNDARIES):
+        if outer.f_code.co_name == "<module>" and is_author_file(outer.f_code.co_filename):
+            is_script = outer.f_globals.get("__name__") == "__main__"
+            return Place(line, None if is_script else outer.f_code.co_filename)
+        outer = outer.f_back
+    return Place(line)
+
+
+def fingerprint(path: str) -> str:
+    """Return what tells a file from another one at the same place, `ABSENT` if there is none.
+
+    That is its size with its SHA-256, or for a file above `HASHED_BYTES` with its time of change.
+    """
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ABSENT
+    if stat.S_ISDIR(found.st_mode):
+        return "folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "device"
+    if found.st_size > HASHED_BYTES:
+        return f"{found.st_size} bytes of {found.st_mtime_ns}"
+    key = path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    if key not in _hashes:
+        try:
+            with Path(path).open("rb") as file:
+                _hashes[key] = f"{found.st_size} bytes {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError as error:
+            return f"unreadable ({error.strerror})"
+    return _hashes[key]
+
+
+def listing_digest(path: str, own: Container[str] = ()) -> str:
+    """Return a digest of the names in a folder, `ABSENT` if there is none.
+
+    Compiled code and the paths in ``own`` are left out.
+    """
+    try:
+        names = sorted(
+            entry.name for entry in Path(path).iterdir() if entry.name != "__pycache__" and str(entry) not in own
+        )
+    except OSError:
+        return ABSENT
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _is_of_python(file: str) -> bool:
+    """Return whether a frame's file is of Python's own library."""
+    return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
+
+
+def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:
+    """Return whether a program only tells about the machine, as libraries such as scikit-learn ask for its cores."""
+    command = args[1] if len(args) > 1 else None
+    if not isinstance(command, list | tuple) or not command:
+        return False
+    program = command[0]
+    return isinstance(program, str) and Path(program).name in _MACHINE_PROGRAMS
+
+
+def _path(path: str | bytes | os.PathLike[Any]) -> Path:
+    return Path(os.fsdecode(path))
+
+
+def environment_digest(name: str) -> str:
+    """Return a digest of a variable's value, which may be a secret; `ABSENT` if it is not set."""
+    value = os.environb.get(os.fsencode(name))  # which, unlike `os.environ`, is not recorded
+    return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
+
+
+_PYTHON = f"{Path(os.__file__).parent}{os.sep}"
+_IMPORT_SYSTEM = ("<frozen importlib", "<frozen zipimport", f"{_PYTHON}importlib{os.sep}", f"{_PYTHON}pkgutil.py")
+_MACHINE_PROGRAMS = ("getconf", "hostname", "ldconfig", "lscpu", "nproc", "nvidia-smi", "sysctl", "uname")
+_PROGRAM_EVENTS = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.spawn",
+    "pty.spawn",
+)
+_NETWORK_EVENTS = (
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendto",
+    "socket.sendmsg",
+    "urllib.Request",
+)
+
+recorder = ReadRecorder()
+"""The recorder of this process."""

@@ -1,0 +1,87 @@
+"""What a sweep file asks for and a trainable leaves without effect, as far as its source tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sweep import keras_backend, standard_hyperparameters
+from sweep.errors import Problem
+from sweep.inspection import KERAS_TRAINABLE, Source
+from sweep.space.domains import choices
+from sweep.spec import Spec
+from sweep.spec.blocks import Training
+from sweep.text import setting
+
+BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items()}
+
+
+def settings(spec: Spec) -> tuple[str, ...]:
+    """Return the keys of `training` that are not as by default."""
+    return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
+
+
+def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
+    """Yield what the file asks of a function, or of a class of another kind, that surely does not look at it."""
+    if source.derives_from(KERAS_TRAINABLE):
+        return
+    kind, report = ("a function", "report") if source.is_function else ("no KerasTrainable", "assignment")
+    if spec.folds and source.reads_of_its_trial_not(["fold"]):
+        what = (
+            f"{spec.folds}, and {spec.trainable} is {kind} that does not read {report}.fold: all folds would be alike"
+        )
+        hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
+        yield Problem("folds", what, hint)
+    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused in other words, or counted for it
+    asked = [name for name in settings(spec) if name not in elsewhere]
+    for name in source.reads_of_its_trial_not(asked, "training"):
+        value = setting(spec.training[name])
+        what = f"{value}, and {spec.trainable} is {kind} that does not read {report}.training"
+        hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
+        yield Problem(f"training.{name}", what, hint)
+
+
+def idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield the standard hyperparameters that the author's own methods or model leave without effect."""
+    why = source.idle()
+    for name in spec.space.names:
+        known = name if name in why else f"{name.partition('.')[0]}.*"
+        if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
+            place = spec.places.get(name, f"{where}: parameters.{name}")
+            yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
+
+
+def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
+    """Return the parameters that a `KerasTrainable` reads where another parameter or its methods have a use for them.
+
+    So it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its model has one.
+    """
+    if not source.derives_from(KERAS_TRAINABLE):
+        return ()
+    known = {name for names in standard_hyperparameters.OF_METHODS.values() for name in names}
+    return tuple(name for name in spec.space.names if name in known | {"reference_batch_size"})
+
+
+PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
+"""What is read apart from schedule(), which sees no results."""
+
+
+def _may_be_a_plateau(spec: Spec) -> bool:
+    domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
+    return any("plateau" in (choices(domain) or ("plateau",)) for domain in domains)
+
+
+def another_backend(where: str, source: Source) -> Iterator[Problem]:
+    """Yield that Keras would run on another backend than a `KerasTrainable` needs."""
+    if not source.derives_from(KERAS_TRAINABLE):
+        return
+    try:
+        backend, setting = source.environment_value("KERAS_BACKEND"), source.trainable.partition(":")[0]
+    except ValueError:  # only importing it would tell; the first trial does
+        return
+    if not backend:
+        backend, setting = keras_backend.configured(os.environ)
+    if what := keras_backend.misfit(backend):
+        yield Problem(
+            f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
+        )

@@ -1,0 +1,81 @@
+"""What code of the author's draws without a seed: NumPy's generators take theirs from ours, all else is noticed."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweep.author_code import is_author_file
+
+_ASKING = ("random.py", "secrets.py", "uuid.py", "draws.py")
+
+
+@dataclass
+class Entropy:
+    """What code of others has taken from the machine."""
+
+    seeds: int = 0  # of NumPy's generators that are made without one: they follow the given seed instead
+    line: str = ""  # that took anything else, which is another number each time
+
+
+@contextmanager
+def entropy_taken(seed: int) -> Iterator[Entropy]:
+    """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
+    taken = Entropy()
+    machine: Any = random  # which `random` draws from by a name of its own
+    kind: Any = random.Random
+    urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
+
+    def count() -> None:
+        taken.seeds += 1
+
+    def noticed(size: int) -> bytes:
+        taken.line = taken.line or line_of_the_author()
+        return urandom(size)
+
+    def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            taken.line = taken.line or line_of_the_author()
+        begin(self, a, version)
+
+    with numpy_entropy(seed, count):
+        os.urandom = machine._urandom = noticed
+        kind.seed = begun
+        try:
+            yield taken
+        finally:
+            os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
+
+
+@contextmanager
+def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """NumPy's generators that are made without a seed take theirs from this one; ``taken`` hears of each."""
+    source: Any = np.random.bit_generator
+    given = random.Random(f"numpy {seed}")
+
+    def bits(count: int) -> int:
+        taken()
+        return given.getrandbits(count)
+
+    kept, source.randbits = source.randbits, bits
+    try:
+        yield
+    finally:
+        source.randbits = kept
+
+
+def line_of_the_author() -> str:
+    """Return the author's line that asked Python's `random`, `secrets` or `uuid`; nothing where a library did."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    return f"{Path(file).name}:{frame.f_lineno}" if is_author_file(file) else ""

@@ -1,0 +1,117 @@
+"""Where code keeps data under names: modules, their classes, and the globals of a notebook."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.author_code import is_author_file
+
+_HISTORY = frozenset({"In", "Out"})  # of a notebook
+_OF_TESTS = ("test_", "conftest")
+_DEEPEST = 3  # classes within classes
+
+
+@dataclass(frozen=True)
+class Home:
+    """What has names: a module, a class, or the globals of a notebook."""
+
+    name: str
+    owner: Any
+    without: frozenset[str] = frozenset()  # names that are not the author's
+    only: frozenset[str] | None = None  # the names that are; None: all others
+
+    def data(self) -> dict[str, object]:
+        """The values in it that are no modules."""
+        hidden = "_" if isinstance(self.owner, Mapping) else "__"  # a notebook keeps its history in names of its own
+        return {
+            name: value
+            for name, value in self._names().items()
+            if not name.startswith(hidden)
+            and name not in _HISTORY
+            and name not in self.without
+            and (self.only is None or name in self.only)
+            and not isinstance(value, types.ModuleType)  # importing a part of a package sets one
+        }
+
+    def set(self, name: str, value: object) -> None:
+        """Give a name this value."""
+        if isinstance(self.owner, MutableMapping):
+            self.owner[name] = value
+        else:
+            setattr(self.owner, name, value)
+
+    def remove(self, name: str) -> None:
+        """Forget a name."""
+        if isinstance(self.owner, MutableMapping):
+            self.owner.pop(name, None)
+        elif name in vars(self.owner):
+            delattr(self.owner, name)
+
+    def classes(self) -> list[Home]:
+        """Return the classes that were defined in it, and those defined in them."""
+        module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
+        found = []
+        for value in self.data().values():
+            if isinstance(value, type) and value.__module__ == module and value is not self.owner:
+                home = Home(f"{module}.{value.__qualname__}", value)
+                nested = home.classes() if value.__qualname__.count(".") < _DEEPEST else []
+                found += [home, *nested]
+        return found
+
+    def _names(self) -> Mapping[str, object]:
+        names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
+        return dict(names)
+
+
+def of_function(function: Any) -> list[Home]:
+    """Return where a function's author may keep data: the function, its module, and all modules not installed."""
+    module = getattr(function, "__module__", None) or "__main__"
+    found = [Home("the function", {"itself": function})]
+    if module == "__main__":
+        around = getattr(function, "__globals__", {})
+        home = Home("__main__", around, only=used(function, around))
+        found += [home, *home.classes()]
+    for name, one in list(sys.modules.items()):
+        file = getattr(one, "__file__", None)
+        is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
+        if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
+            found += of_module(one)
+    return found
+
+
+def of_module(module: types.ModuleType) -> list[Home]:
+    """Return a module and the classes that are defined in it."""
+    home = Home(module.__name__, module)
+    return [home, *home.classes()]
+
+
+def _is_author_module(name: str, file: str) -> bool:
+    """Return whether a module is an author's, but for `__main__` and tests, of which pytest imports hundreds."""
+    last = name.rpartition(".")[2]
+    return name != "__main__" and not last.startswith(_OF_TESTS) and is_author_file(file)
+
+
+def used(whole: object, around: Mapping[str, object]) -> frozenset[str]:
+    """Return the names in a notebook that a function or a class's methods name, and what these use in turn.
+
+    All else there is somebody else's, and would not come along to a worker.
+    """
+    found: set[str] = set()
+    queue: list[object] = [whole]
+    while queue:
+        one = queue.pop()
+        codes = [one] if isinstance(one, types.CodeType) else []
+        if isinstance(one, type) and one.__module__ == "__main__":
+            queue += [getattr(value, "__func__", value) for value in vars(one).values()]
+        elif isinstance(one, types.FunctionType):
+            codes = [one.__code__]
+        for code in codes:
+            queue += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+            new = set(code.co_names) - found
+            found |= new
+            queue += [around[name] for name in new if name in around]
+    return frozenset(found)

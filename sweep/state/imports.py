@@ -1,0 +1,230 @@
+"""Imports of the author's modules: each draws from a seed of its own, the same in every process, and is listened to.
+
+What an installed library draws while it is imported leaves no trace, for it may have been imported before elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import random
+import sys
+import types
+import weakref
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.random  # NumPy imports it when it is asked for, and no finder may ask
+
+from sweep.author_code import is_author_file
+from sweep.state import settings
+from sweep.state.draws import entropy_taken
+
+_OURS = ("trainables", "sweep")
+_CONTEXT = "tensorflow.python.eager.context"
+Listener = Callable[[types.ModuleType], None]
+
+
+class _Finder:
+    """Finds what the other finders would, and sees to what becomes of the generators while the module's code runs."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self.seed: int | None = None  # under which modules are imported; None: as they are
+        self.tops: set[str] = set()  # packages of trainables, which are the author's though they may be installed
+        self.listeners: list[Listener] = []
+        self.kept: weakref.WeakSet[settings.Kept] = weakref.WeakSet()  # that take over what libraries set
+        self.drawn: dict[str, int] = {}  # by module that has drawn: the seed
+        self.of_the_machine: dict[str, str] = {}  # by module: its line
+        self._running: list[tuple[int, list[Callable[[], None]]]] = []  # modules: their seeds, and what is put back
+        self._installed = 0  # libraries that are being imported within one another
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """Return the module that another finder finds; its loader tells when its code runs."""
+        for finder in list(sys.meta_path):
+            find: Any = getattr(finder, "find_spec", None)
+            spec = None if finder is self or find is None else find(name, path, target)
+            if spec is not None:
+                if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+                    self._wrap(spec)
+                return spec
+        return None
+
+    def _wrap(self, spec: Any) -> None:
+        run = spec.loader.exec_module
+        top = spec.name.partition(".")[0]
+        is_own = top not in _OURS and (top in self.tops or is_author_file(spec.origin))
+
+        def exec_module(module: types.ModuleType) -> None:
+            with self._seeded(spec.name) if is_own else self._untouched():
+                run(module)
+            for listener in list(self.listeners) if is_own else ():
+                listener(module)
+
+        spec.loader.exec_module = exec_module  # of this one loader, for this one module
+
+    @contextmanager
+    def _seeded(self, name: str) -> Iterator[None]:
+        if self.seed is None:
+            yield
+            return
+        self.drawn.pop(name, None)
+        self.of_the_machine.pop(name, None)
+        seed = zlib.crc32(f"{self.seed} {name}".encode())
+        before = random.getstate(), np.random.get_state()
+        random.seed(seed)
+        np.random.seed(seed)
+        begun = random.getstate(), _numpy_state()
+        self._running.append((seed, [_seed_tensorflow(seed), _seed_torch(seed)]))
+        try:
+            with entropy_taken(seed) as entropy:
+                yield
+        finally:
+            for put_back in self._running.pop()[1]:
+                put_back()
+            if entropy.line:
+                self.of_the_machine[name] = entropy.line
+            if entropy.seeds or entropy.line or begun != (random.getstate(), _numpy_state()):
+                self.drawn[name] = self.seed
+            random.setstate(before[0])
+            np.random.set_state(before[1])
+
+    @contextmanager
+    def _untouched(self) -> Iterator[None]:
+        if self._installed:
+            yield
+            return
+        before = random.getstate(), np.random.get_state()
+        were, there = (settings.read() if self.kept else {}), _has_tensorflow()
+        self._installed += 1
+        try:
+            yield
+        finally:
+            self._installed -= 1
+            random.setstate(before[0])
+            np.random.set_state(before[1])
+            for kept in list(self.kept):
+                kept.imported(were)
+            if self._running and not there:
+                seed, put_back = self._running[-1]
+                put_back.append(_seed_tensorflow(seed))
+
+
+def _has_tensorflow() -> bool:
+    return hasattr(sys.modules.get(_CONTEXT), "context")
+
+
+def _numpy_state() -> bytes:
+    state: Any = np.random.get_state(legacy=False)
+    return bytes(state["state"]["key"].tobytes()) + str(state["state"]["pos"]).encode()
+
+
+def _seed_tensorflow(seed: int) -> Callable[[], None]:
+    """Seed TensorFlow where it has been imported; return what lets it go on as before.
+
+    `tf.random.set_seed` could do the former alone: nothing public tells which seed there was.
+    """
+    if not _has_tensorflow():
+        return lambda: None
+    module: Any = sys.modules[_CONTEXT]
+    eager = module.context()
+    kept = eager._seed, getattr(eager, "_rng", None)
+
+    def put_back() -> None:
+        eager._seed, eager._rng = kept
+
+    eager._seed, eager._rng = seed, random.Random(seed)
+    return put_back
+
+
+def _seed_torch(seed: int) -> Callable[[], None]:
+    """Seed torch where it has been imported; return what lets it go on as before."""
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "manual_seed"):
+        return lambda: None
+    kept = torch.get_rng_state()
+    torch.manual_seed(seed)
+    return lambda: torch.set_rng_state(kept)
+
+
+_finder = _Finder()
+
+
+def hear(listener: Listener) -> Callable[[], None]:
+    """Let a listener hear of each author's module that is imported, once its code has run; return what ends that."""
+    _finder.listeners.append(listener)
+    _use()
+
+    def stop() -> None:
+        _finder.listeners.remove(listener)
+        _leave()
+
+    return stop
+
+
+@contextmanager
+def heard(listener: Listener) -> Iterator[None]:
+    """Let a listener hear of them inside the block."""
+    stop = hear(listener)
+    try:
+        yield
+    finally:
+        stop()
+
+
+def follow(kept: settings.Kept) -> settings.Kept:
+    """Let settings that are kept take over what installed libraries set when they are imported; return them."""
+    _finder.kept.add(kept)
+    return kept
+
+
+def seed(number: int) -> Callable[[], None]:
+    """Import the author's modules under this seed until the function returned is called."""
+    before, _finder.seed = _finder.seed, number
+    _use()
+
+    def stop() -> None:
+        _finder.seed = before
+        _leave()
+
+    return stop
+
+
+def take_for_own(module: str) -> None:
+    """Take the package of a module for the author's, wherever it lies."""
+    _finder.tops.add(module.partition(".")[0])
+
+
+@contextmanager
+def seeded(number: int) -> Iterator[None]:
+    """Import the author's modules under this seed inside the block."""
+    stop = seed(number)
+    try:
+        yield
+    finally:
+        stop()
+
+
+def _use() -> None:
+    _finder.users += 1
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+
+
+def _leave() -> None:
+    _finder.users -= 1
+    if not _finder.users and _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+
+
+def differs(number: int) -> str:
+    """Return why modules of this process do not hold what they would draw under this seed; empty where they do."""
+    for name, line in _finder.of_the_machine.items():
+        if name in sys.modules:
+            return f"{line} draws from the machine when {name} is imported"
+    for name, drawn in _finder.drawn.items():
+        if name in sys.modules and drawn != number:
+            return f"{name} draws numbers when it is imported, and was imported under seed {drawn} in this process"
+    return ""

@@ -1,0 +1,464 @@
+"""What values hold: digests, equal where the content is, and snapshots, which put the content back in place.
+
+Nothing here imports TensorFlow or Keras: whoever has values of their kinds has imported them.
+"""
+
+from __future__ import annotations
+
+import array
+import copy
+import functools
+import gc
+import itertools
+import pickle
+import random
+import sys
+import types
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSet
+from typing import Any
+
+import numpy as np
+
+from sweep.author_code import is_author_file
+
+LARGEST_BYTES = 256 * 2**20  # larger arrays are told apart by identity, which is safe and only slower
+COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
+_DEEPEST, _MOST = 8, 20_000
+_SAMPLED = 2**16  # elements of a larger array, by which it is known whether it was changed in place
+_CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_OPEN_MODULES = ("types", "collections", "argparse")  # modules of Python's own whose objects hold what owners put in
+_CACHE = type(functools.cache(lambda: None))
+_TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
+
+
+def is_trainable(value: object) -> bool:
+    """Return whether an object is a trainable, which the author's globals may hold: it is watched by itself."""
+    return any(kind.__module__.startswith(_TRAINABLES) for kind in type(value).__mro__)
+
+
+def is_of(value: object, library: str, *names: str) -> bool:
+    """Return whether a value is of one of the classes that an imported library has under these dotted names."""
+    if library not in sys.modules or type(value).__module__ == "builtins":
+        return False
+    return isinstance(value, tuple(filter(None, (_kind(library, name) for name in names))))
+
+
+def _kind(library: str, name: str) -> type | None:
+    """Return a class of an imported library; None while it is being imported."""
+    known = _kinds.get((library, name))
+    if known is not None:
+        return known
+    found: Any = sys.modules[library]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        return None
+    _kinds[library, name] = found
+    return found
+
+
+_kinds: dict[tuple[str, str], type] = {}
+
+
+def is_variable(value: object) -> bool:
+    """Return whether a value is a variable of TensorFlow or Keras."""
+    return is_of(value, "tensorflow", "Variable") or is_of(value, "keras", "Variable")
+
+
+def is_layer(value: object) -> bool:
+    """Return whether a value is a layer or a model of Keras."""
+    return is_of(value, "keras", "Layer")
+
+
+def is_library_object(value: object) -> bool:
+    """Return whether the class of a value is one that TensorFlow or Keras brings."""
+    return type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
+
+
+_STATEFUL_OF_KERAS = (
+    *("callbacks.Callback", "initializers.Initializer", "optimizers.Optimizer", "metrics.Metric", "losses.Loss"),
+    *("optimizers.schedules.LearningRateSchedule", "regularizers.Regularizer", "constraints.Constraint"),
+)
+
+
+def generator_state(value: object) -> Any:
+    """Return how far a generator of random numbers is; None for what is none."""
+    match value:
+        case random.SystemRandom():
+            return None
+        case random.Random():
+            return value.getstate()
+        case np.random.Generator():
+            return copy.deepcopy(value.bit_generator.state)
+        case np.random.RandomState():
+            return value.get_state()
+    if is_of(value, "tensorflow", "random.Generator") or is_of(value, "keras", "random.SeedGenerator"):
+        return np.asarray(value.state)  # type: ignore[attr-defined]  # of these two
+    return None
+
+
+def put_generator(value: Any, state: Any) -> None:
+    """Let a generator go on from a state that `generator_state` has returned."""
+    match value:
+        case random.Random():
+            value.setstate(state)
+        case np.random.Generator():
+            value.bit_generator.state = state
+        case np.random.RandomState():
+            value.set_state(state)
+        case _:
+            value.state.assign(state)
+
+
+def digest(value: Any) -> object:
+    """Return what is equal for equal values; for what cannot be compared, for the same object alone."""
+    return Digester().digest(value)
+
+
+class Same:
+    """Equal to itself alone, for as long as it lives; what cannot be watched is held, so that its identity stays."""
+
+    def __init__(self, value: object) -> None:
+        self._identity = id(value)
+        self._held: Callable[[], object]
+        try:
+            self._held = weakref.ref(value)
+        except TypeError:
+            self._held = lambda: value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same) or other._identity != self._identity:
+            return False
+        return self._held() is not None and self._held() is other._held()
+
+    def __hash__(self) -> int:
+        return self._identity
+
+
+class Digester:
+    """Digests one value; parts that are too large or too deep count as themselves.
+
+    Containers are copied before they are read, in one step of Python's, for another thread may change them meanwhile.
+    ``nbytes``: what the arrays and texts take.
+    """
+
+    def __init__(self) -> None:
+        self._path: list[int] = []
+        self._left = _MOST
+        self.nbytes = 0
+
+    def digest(self, value: Any) -> object:
+        self._left -= 1
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            self.nbytes += len(value) if isinstance(value, str | bytes) else 8
+            return type(value).__name__, repr(value) if isinstance(value, float) else value
+        if id(value) in self._path or len(self._path) > _DEEPEST or self._left < 0:
+            return Same(value)
+        self._path.append(id(value))
+        try:
+            return self._of_parts(value)
+        finally:
+            self._path.pop()
+
+    def _of_parts(self, value: Any) -> object:
+        if (state := generator_state(value)) is not None:
+            return type(value).__name__, zlib.crc32(pickle.dumps(state))
+        if is_trainable(value) or value is sys.modules:
+            return Same(value)
+        if is_of(value, "tensorflow", "Tensor") or is_variable(value):
+            return self._of_array(value)
+        if is_layer(value):
+            return Same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
+        match value:
+            case np.ndarray() | np.generic():
+                return self._of_array(value)
+            case Mapping():
+                items = list(value.items())
+                if len(items) * 2 > self._left:
+                    return "mapping", len(items), self._pickled(dict(items))
+                return "mapping", tuple((self.digest(k), self.digest(v)) for k, v in items)
+            case list() | tuple() | deque():
+                parts = list(value)
+                if len(parts) > self._left:
+                    return type(value).__name__, len(parts), self._pickled(parts)
+                return type(value).__name__, tuple(map(self.digest, parts))
+            case set() | frozenset():
+                members = frozenset(value)
+                if len(members) > self._left:
+                    return "set", len(members), hash(members)
+                return "set", frozenset(self.digest(part) for part in members)
+            case types.FunctionType():
+                return Same(value), *map(self.digest, _inside(value))
+            case property() | staticmethod() | classmethod() | functools.partial():
+                return Same(value), *map(self.digest, _inside(value))
+            case types.GeneratorType():
+                frame = value.gi_frame
+                return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
+            case itertools.count():
+                return Same(value), repr(value)
+            case _ if isinstance(value, _CACHE):
+                return Same(value), *map(self.digest, _inside(value))
+            case _ if isinstance(value, _CODE):
+                return Same(value)
+            case _ if is_open(value):
+                return type(value).__qualname__, self.digest(content_of(value))
+            case _ if is_library_object(value):
+                return Same(value)
+            case _:
+                return self._pickled(value)
+
+    def _of_array(self, value: Any) -> object:
+        array = np.asarray(value)
+        self.nbytes += array.nbytes
+        if array.dtype.hasobject:
+            return Same(value), self._pickled(array)
+        if array.nbytes > LARGEST_BYTES:
+            some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
+            return Same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
+        return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def _pickled(self, value: object) -> object:
+        try:
+            content = pickle.dumps(value)
+        except Exception:  # whatever an object's own code raises: it cannot be compared by value
+            return Same(value)
+        self.nbytes += len(content)
+        return type(value).__qualname__, zlib.crc32(content)
+
+
+def is_open(value: object) -> bool:
+    """Return whether an object holds what its owner puts in: no frame (it counts what was looked at), no logger."""
+    kind, top = type(value), type(value).__module__.partition(".")[0]
+    if is_of(value, "keras", *_STATEFUL_OF_KERAS):
+        return True
+    if top in ("tensorflow", "keras", "pandas"):
+        return False
+    is_plain = top not in sys.stdlib_module_names or top in _OPEN_MODULES
+    return is_plain and (hasattr(value, "__dict__") or bool(_slots(kind)))
+
+
+def content_of(value: Any) -> dict[str, object]:
+    """Return the attributes of an object, those in ``__slots__`` as well."""
+    slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
+    return {**slots, **getattr(value, "__dict__", {})}
+
+
+def _slots(kind: type) -> list[str]:
+    if not is_author_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"):
+        return []
+    named = [one.__dict__.get("__slots__", ()) for one in kind.__mro__]
+    slots = [name for names in named for name in ((names,) if isinstance(names, str) else names)]
+    return [name for name in slots if name not in ("__dict__", "__weakref__")]
+
+
+def _inside(value: Any) -> list[object]:
+    """Return what functions, and what wraps them, hold beside their code."""
+    match value:
+        case property():
+            return [value.fget, value.fset]
+        case staticmethod() | classmethod():
+            return [value.__func__]
+        case functools.partial():
+            return [value.func, value.args, value.keywords]
+        case types.FunctionType():
+            if not is_author_file(value.__code__.co_filename):
+                return []
+            defaults = value.__defaults__, value.__kwdefaults__
+            cells = [_of_cell(cell) for cell in value.__closure__ or ()]
+            own = {name: one for name, one in vars(value).items() if name != "__wrapped__"}
+            return [part for part in (*defaults, *cells, own) if part]
+    held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
+    return [part for part in held if not isinstance(part, type) and part is not vars(value)]
+
+
+def _of_cell(cell: types.CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it has no value yet
+        return None
+
+
+def _vocabularies(layer: Any) -> tuple[int, ...]:
+    """Return digests of the vocabularies of lookup layers, whose tables are no variables."""
+    found, queue, seen = [], [layer], set[int]()
+    while queue:
+        part = queue.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        queue += [*getattr(part, "layers", ()), *(one for one in vars(part).values() if is_layer(one))]
+        try:
+            vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
+        except Exception:  # nothing was adapted yet
+            vocabulary = ()
+        found.append(zlib.crc32(repr(vocabulary).encode()))
+    return tuple(found)
+
+
+class Snapshot:
+    """The content of a value, and of all that it holds, as it is now.
+
+    Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together, and so many
+    objects are looked at; ``too_large`` says that there were more. What `functools.cache` holds can only be forgotten:
+    ``has_cache``. ``variables``: whether those of TensorFlow and Keras are content too.
+    """
+
+    def __init__(self, value: object, *, variables: bool = True) -> None:
+        self._variables = variables
+        self.too_large = self.has_cache = False
+        self._nbytes = 0
+        self._seen: dict[int, object] = {}
+        self._restorers: list[Callable[[], None]] = []
+        queue = [value]
+        while queue:
+            one = queue.pop()
+            if id(one) in self._seen or type(one) in _PLAIN:
+                continue
+            if len(self._seen) >= _MOST:
+                self.too_large = True
+                break
+            self._seen[id(one)] = one
+            queue += [part for part in self._take(one) if type(part) not in _PLAIN]
+
+    def restore(self) -> None:
+        """Put the content back into the same objects."""
+        for restorer in self._restorers:
+            restorer()
+
+    def objects(self) -> Iterator[object]:
+        """Yield all objects in the value, the value first; plain ones excepted."""
+        yield from self._seen.values()
+
+    def _take(self, value: Any) -> Iterable[object]:
+        """Remember how one object is restored, and return what it holds."""
+        if is_trainable(value) or _is_namespace(value):
+            return ()
+        state = generator_state(value)
+        if state is not None:
+            self._restorers.append(lambda: put_generator(value, state))
+            return ()
+        if is_variable(value):
+            if self._variables:
+                self._take_array(value, np.asarray(value), value.assign)
+            return ()
+        if is_layer(value):
+            return list(value.variables)
+        match value:
+            case np.ndarray():
+                if value.flags.writeable:
+                    self._take_array(value, value, functools.partial(value.__setitem__, ...))
+                return value.ravel().tolist() if value.dtype.hasobject else ()
+            case tuple() | frozenset():
+                return value
+            case types.FunctionType():
+                return self._take_function(value)
+            case property() | staticmethod() | classmethod() | functools.partial():
+                return _inside(value)
+            case _ if isinstance(value, _CACHE):
+                held = _inside(value)
+                self.has_cache = True
+                self._restorers.append(lambda: _empty_cache(value, held))
+                return held
+            case MutableMapping() | MutableSet() | list() | deque() | bytearray() | array.array():
+                return self._take_container(value)
+            case _ if isinstance(value, _CODE) or not is_open(value):
+                return ()
+        attributes = content_of(value)
+        self._restorers.append(lambda: _put_attributes(value, attributes))
+        return list(attributes.values())
+
+    def _take_array(self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]) -> None:
+        self._nbytes += content.nbytes
+        if self._nbytes > COPIED_BYTES:
+            self.too_large = True
+            return
+        copied = content.copy()
+
+        def restore() -> None:
+            if not np.array_equal(np.asarray(value), copied):
+                put(copied)
+
+        self._restorers.append(restore)
+
+    def _take_function(self, function: types.FunctionType) -> list[object]:
+        if not is_author_file(function.__code__.co_filename):
+            return []
+        defaults, cells, own = function.__defaults__, function.__closure__ or (), dict(vars(function))
+        contents = [_of_cell(cell) for cell in cells]
+
+        def restore() -> None:
+            function.__defaults__ = defaults
+            for cell, content in zip(cells, contents, strict=True):
+                if _of_cell(cell) is not content:
+                    cell.cell_contents = content
+            _put_mapping(vars(function), own)
+
+        self._restorers.append(restore)
+        return [*(defaults or ()), function.__kwdefaults__, *contents, *own.values()]
+
+    def _take_container(self, value: Any) -> list[object]:
+        if isinstance(value, MutableMapping):
+            items = dict(value.items())
+            self._restorers.append(lambda: _put_mapping(value, items))
+            return [*items, *items.values()]
+        parts = list(value)
+        self._restorers.append(lambda: _put_parts(value, parts))
+        return parts
+
+
+def _is_namespace(value: object) -> bool:
+    """Return whether a dictionary is that of a module, or of all modules: these are watched by name."""
+    return value is sys.modules or (isinstance(value, dict) and "__name__" in value and "__builtins__" in value)
+
+
+def _is_same(present: Iterable[object], parts: Iterable[object]) -> bool:
+    one, other = list(present), list(parts)
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None:
+    for name in [name for name in value if name not in items]:
+        del value[name]
+    for name, one in items.items():
+        if name not in value or value[name] is not one:
+            value[name] = one
+    if not _is_same(value, items):  # in another order
+        value.clear()
+        value.update(items)
+
+
+def _put_parts(value: Any, parts: list[Any]) -> None:
+    present = list(value)
+    if isinstance(value, MutableSet):
+        if {*map(id, present)} != {*map(id, parts)}:
+            value.clear()
+            for part in parts:
+                value.add(part)
+    elif not _is_same(present, parts):
+        if isinstance(value, deque):
+            value.clear()
+            value.extend(parts)
+        else:
+            value[:] = type(value)(value.typecode, parts) if isinstance(value, array.array) else parts
+
+
+def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
+    own = getattr(value, "__dict__", None)
+    slots = _slots(type(value))
+    for name in slots:
+        if name in attributes:
+            object.__setattr__(value, name, attributes[name])
+        elif hasattr(value, name):
+            object.__delattr__(value, name)
+    if own is not None:
+        _put_mapping(own, {name: one for name, one in attributes.items() if name not in slots})
+
+
+def _empty_cache(function: Any, held: list[object]) -> None:
+    """Forget all results where some were added: a fresh process would compute them under its trial's seed."""
+    if {*map(id, _inside(function))} != {*map(id, held)}:
+        function.cache_clear()

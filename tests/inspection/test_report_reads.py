@@ -1,0 +1,109 @@
+"""What the source of a function tells of the facts about its trial that it reads."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import InputError, refuse
+from sweep.inspection import inspect
+from sweep.inspection.report_reads import surely_unread
+from sweep.runner import planning
+from sweep.spec import parse
+
+
+def unread(body: str, names: tuple[str, ...], group: str = "", arguments: str = "hp, report") -> list[str]:
+    tree = ast.parse(f"def train({arguments}):\n    {body}\ndef helper(it):\n    return it\n")
+    function = tree.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return surely_unread(function, {"m": tree}, names, group)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("report(loss=1)", ["fold"]),
+        ("report(loss=report.fold)", []),
+        ("helper(report).fold", []),
+        ("getattr(report, 'fold')", []),
+        ("helper(report)", ["fold"]),
+        ("elsewhere(report)", []),
+        ("elsewhere(it=report)", []),
+        ("elsewhere(*report)", []),
+        ("print(report)", ["fold"]),
+        ("report.fold = 1", ["fold"]),
+        ("fold = 1", ["fold"]),
+    ],
+)
+def test_folds(body: str, found: list[str]) -> None:
+    assert unread(body, ("fold",)) == found
+
+
+def test_a_function_without_a_report_reads_nothing_of_it() -> None:
+    assert unread("return hp.fold", ("fold",), arguments="hp") == ["fold"]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("pass", ["precision", "strategy"]),
+        ("report.training", []),
+        ("dict(report.training)", []),
+        ("report.training['precision']", ["strategy"]),
+        ("report.training.get('strategy', 'auto')", ["precision"]),
+        ("report.training[report.seed]", []),
+        ("report.training.items()", []),
+        ("model(training=True)", ["precision", "strategy"]),
+    ],
+)
+def test_settings(body: str, found: list[str]) -> None:
+    assert unread(body, ("precision", "strategy"), "training") == found
+
+
+MODULE = """
+from elsewhere import Base
+def train(hp, report): report(loss=hp.a)
+class Own:
+    def begin(self, assignment): self.a = assignment
+    def train(self, report): ...
+class Looks(Own):
+    def begin(self, assignment): self.n = assignment.fold, assignment.training["patience"]
+class Derived(Base):
+    def train(self, report): ...
+"""
+
+
+def refused(folder: Path, name: str, more: str) -> list[str]:
+    (folder / "m.py").write_text(MODULE)
+    text = f"trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
+    try:
+        refuse(planning.infeasible(parse(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
+    except InputError as error:
+        return [problem.where for problem in error.problems]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "places"),
+    [
+        ("train", "folds: 3", ["folds"]),
+        ("Own", "folds: 3", ["folds"]),
+        ("Looks", "folds: 3", []),
+        ("Derived", "folds: 3", []),
+        ("train", "training: {patience: 3}", []),
+        ("Own", "training: {patience: 3}", ["training.patience"]),
+        ("Looks", "training: {patience: 3, data_seed: 4}", ["training.data_seed"]),
+        (
+            "train",
+            "training: {precision: auto, strategy: none, data_seed: 1}",
+            ["training.strategy", "training.data_seed"],
+        ),
+        ("train", "training: {precision: auto, strategy: auto, loop: own, fuse: false}", []),
+    ],
+)
+def test_what_the_file_asks_of_a_trainable_that_does_not_look_is_refused(
+    tmp_path: Path, name: str, more: str, places: list[str]
+) -> None:
+    assert refused(tmp_path, name, more) == [f"s.yaml: {place}" for place in places]

@@ -1,0 +1,338 @@
+"""What code reads is recorded, by whatever function it reads."""
+
+from __future__ import annotations
+
+import builtins
+import concurrent.futures
+import ctypes
+import gzip
+import io
+import json
+import multiprocessing
+import os
+import pickle
+import platform
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_svmlight_file
+
+from sweep import native_readers
+from sweep.read_recorder import ABSENT, HASHED_BYTES, Reads, fingerprint, recorder
+
+
+@contextmanager
+def recording() -> Iterator[Reads]:
+    """Record what the block reads, as if it were a trial."""
+    native_readers.install()
+    with recorder.in_trial(), recorder.apart() as found:
+        yield found
+
+
+@pytest.fixture
+def reads() -> Iterator[Reads]:
+    """Record what the test reads, as if it were a trial."""
+    with recording() as found:
+        yield found
+
+
+def _parquet(path: Path) -> None:
+    pd.DataFrame({"a": [1]}).to_parquet(path)
+
+
+def _sqlite(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t (a)")
+    connection.close()
+
+
+def _zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a", "1")
+
+
+def _text(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
+
+
+READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
+    "open": (_text("1"), lambda path: open(path).close()),  # noqa: PTH123
+    "io.open": (_text("1"), lambda path: io.open(path).close()),  # noqa: UP020  # it is another way in
+    "os.open": (_text("1"), lambda path: os.close(os.open(path, os.O_RDONLY))),
+    "FileIO": (_text("1"), lambda path: io.FileIO(str(path)).close()),
+    "read_text": (_text("1"), Path.read_text),
+    "read_bytes": (_text("1"), Path.read_bytes),
+    "json": (_text("1"), lambda path: json.loads(path.read_text())),
+    "toml": (_text("a = 1"), lambda path: tomllib.loads(path.read_text())),
+    "pickle": (lambda path: path.write_bytes(pickle.dumps(1)), lambda path: pickle.loads(path.read_bytes())),
+    "gzip": (lambda path: path.write_bytes(gzip.compress(b"1")), lambda path: gzip.decompress(path.read_bytes())),
+    "zipfile": (_zip, lambda path: zipfile.ZipFile(path).close()),
+    "copy": (_text("1"), lambda path: shutil.copy(path, path.parent / "copy")),
+    "r+": (_text("1"), lambda path: path.open("r+").close()),
+    "sqlite3": (_sqlite, lambda path: sqlite3.connect(path).close()),
+    "sqlite3 uri": (_sqlite, lambda path: sqlite3.connect(f"file:{path}?mode=ro", uri=True).close()),
+    "np.load": (lambda path: np.save(path.open("wb"), np.zeros(2)), np.load),
+    "np.loadtxt": (_text("1 2"), np.loadtxt),
+    "np.genfromtxt": (_text("1 2"), np.genfromtxt),
+    "np.fromfile": (_text("12345678"), np.fromfile),
+    "np.memmap": (_text("12345678"), lambda path: np.memmap(path, mode="r")),
+    "pd.read_csv": (_text("a\n1\n"), pd.read_csv),
+    "pd.read_json": (_text('{"a": [1]}'), pd.read_json),
+    "pd.read_pickle": (pd.DataFrame({"a": [1]}).to_pickle, pd.read_pickle),
+    "pd.read_parquet": (_parquet, pd.read_parquet),
+    "svmlight": (_text("1 1:2\n"), lambda path: load_svmlight_file(str(path))),
+    "in a thread": (_text("1"), lambda path: _in_a_thread(path.read_text)),
+    "by a pool": (_text("1"), lambda path: _in_a_thread(Path.read_text, path)),
+}
+
+
+def _in_a_thread(function: Callable[..., object], *args: object) -> object:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        return pool.submit(function, *args).result()
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_read_is_known(name: str, tmp_path: Path) -> None:
+    write, read = READERS[name]
+    path = tmp_path / "input"
+    write(path)
+    with recording() as reads:
+        read(path)
+    assert str(path) in reads.files
+    before = reads.files[str(path)]
+    assert before == fingerprint(str(path))
+    path.write_bytes(b"something else")
+    assert fingerprint(str(path)) != before
+
+
+PROGRAMS: dict[str, Callable[[], object]] = {
+    "run": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+    "Popen": lambda: subprocess.Popen([sys.executable, "-c", ""]).wait(),
+    "check_output": lambda: subprocess.check_output(["true"]),
+    "popen": lambda: os.popen("true").close(),
+    "system": lambda: os.system("true"),
+    "fork": lambda: os.fork() or os._exit(0),
+    "posix_spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+    "multiprocessing": lambda: multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start(),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_is_started_is_a_reason_with_its_line(name: str, reads: Reads) -> None:
+    PROGRAMS[name]()
+    assert [*reads.unknown] == [f"test_read_recorder.py:{_line_of(name)} in <lambda> starts a program"]
+
+
+def test_a_program_that_only_tells_about_the_machine_does_not_count(reads: Reads) -> None:
+    platform.processor()
+    subprocess.run(["uname", "-a"], check=True, capture_output=True)
+    assert not reads.unknown
+    subprocess.run("uname -a; true", shell=True, check=True, capture_output=True)
+    assert reads.unknown
+
+
+def _line_of(name: str) -> int:
+    return PROGRAMS[name].__code__.co_firstlineno
+
+
+def test_a_word_with_another_process_is_a_reason(reads: Reads) -> None:
+    with socket.socket() as server, socket.socket() as client:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client.connect(server.getsockname())
+    assert [reason.partition(" in ")[2] for reason in reads.unknown] == [
+        "test_a_word_with_another_process_is_a_reason speaks to another process or machine"
+    ]
+
+
+def test_a_question_to_the_user_is_a_reason(reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("8\n"))
+    builtins.input()
+    assert [reason.partition(" in ")[2] for reason in reads.unknown] == [
+        "test_a_question_to_the_user_is_a_reason asks for input"
+    ]
+
+
+LISTINGS: dict[str, Callable[[Path], object]] = {
+    "listdir": os.listdir,
+    "iterdir": lambda path: [*path.iterdir()],
+    "glob": lambda path: [*path.glob("*.npy")],
+    "walk": lambda path: [*os.walk(path)],
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_the_names_in_a_folder_that_is_listed_are_known(name: str, tmp_path: Path, reads: Reads) -> None:
+    LISTINGS[name](tmp_path)
+    assert [*reads.folders] == [str(tmp_path)]
+
+
+def test_a_file_that_is_not_there_is_known_as_absent(tmp_path: Path, reads: Reads) -> None:
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "none").read_text()
+    assert reads.files == {str(tmp_path / "none"): ABSENT}
+
+
+def test_what_a_trial_has_written_itself_it_may_read(tmp_path: Path, reads: Reads) -> None:
+    (tmp_path / "model.txt").write_text("1")
+    (tmp_path / "model.txt").rename(tmp_path / "best.txt")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "best.txt").read_text()
+    [*(tmp_path / "made").iterdir()]
+    assert not reads.files
+    assert not reads.folders
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    "mkdir": lambda folder: folder.mkdir(exist_ok=True),
+    "makedirs": lambda folder: os.makedirs(folder, exist_ok=True),  # noqa: PTH103
+    "a temporary file in it": lambda folder: tempfile.NamedTemporaryFile(dir=folder).close(),
+    "a file in it": lambda folder: (folder / "other").write_text("1"),
+    "symlink": lambda folder: _fails(os.symlink, "elsewhere", folder),
+    "link": lambda folder: _fails(os.link, folder / "none", folder / "input"),
+}
+
+
+def _fails(function: Callable[..., object], *args: object) -> None:
+    with pytest.raises(OSError, match=r"."):
+        function(*args)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_folder_that_was_there_before_is_not_the_trial_s_own(name: str, tmp_path: Path, reads: Reads) -> None:
+    before = tmp_path / "input"
+    with recorder.apart():
+        os.close(os.open(before, os.O_CREAT))  # which notes nothing: it only reads
+    MAKERS[name](tmp_path)
+    before.read_text()
+    assert str(before) in reads.files
+
+
+def test_a_link_that_is_made_to_lead_elsewhere_changes_what_was_read(tmp_path: Path) -> None:
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "table").write_text(version)
+    current = tmp_path / "current"
+    current.symlink_to("v1")
+    with recording() as reads:
+        (current / "table").read_text()
+        [*current.iterdir()]
+    ((file, before),) = reads.files.items()
+    current.unlink()
+    current.symlink_to("v2")
+    assert fingerprint(file) != before
+    assert [*reads.folders] == [str(current)]
+
+
+def test_a_link_that_the_trial_has_made_itself_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("1")
+    with recording() as reads:
+        (tmp_path / "soft").symlink_to("table")
+        (tmp_path / "soft").read_text()
+        (tmp_path / "hard").hardlink_to(tmp_path / "table")
+        (tmp_path / "hard").read_text()
+    assert [*reads.files] == [str(tmp_path / "table")]
+
+
+def test_what_is_only_appended_to_was_not_read(tmp_path: Path, reads: Reads) -> None:
+    path = tmp_path / "log.txt"
+    with recorder.apart():
+        os.close(os.open(path, os.O_CREAT))
+    with path.open("a") as file:
+        file.write("1\n")
+    assert not reads.files
+    path.read_text()
+    assert [*reads.files] == [str(path)]  # it may hold what earlier trials have written
+
+
+def test_a_shared_library_that_is_loaded_by_its_path_is_known(tmp_path: Path, reads: Reads) -> None:
+    path = tmp_path / "simulation.so"
+    with pytest.raises(OSError, match="cannot open"):
+        ctypes.CDLL(str(path))
+    assert [*reads.files] == [str(path)]
+
+
+def test_a_file_that_is_replaced_by_one_of_its_size_and_time_is_another_one(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("1")
+    before = fingerprint(str(path))
+    other.write_text("2")
+    shutil.copystat(path, other)
+    other.replace(path)
+    assert fingerprint(str(path)) != before
+
+
+def test_installed_files_devices_and_compiled_code_do_not_count(reads: Reads) -> None:
+    Path(np.__file__).read_text()
+    Path("/dev/null").read_bytes()
+    Path("/proc/self/stat").read_text()
+    assert not reads.files
+
+
+def test_files_of_sweep_s_own_do_not_count(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_excluded", [])
+    recorder.exclude(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "log.jsonl").read_text()
+    assert not reads.files
+
+
+def test_a_variable_counts_if_the_author_s_line_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TO_READ", "8")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    with recording() as reads:
+        assert os.environ["TO_READ"] == "8"
+        assert os.getenv("NOT_SET") is None
+    assert {*reads.environment} == {"TO_READ", "NOT_SET"}
+    assert reads.environment["NOT_SET"] == ABSENT
+    before = recorder.digest_of_variable("TO_READ")
+    assert before == reads.environment["TO_READ"] != "8"  # it may be a secret
+    monkeypatch.setenv("TO_READ", "16")
+    assert recorder.digest_of_variable("TO_READ") != before
+
+
+def test_a_variable_that_the_author_s_code_sets_is_known_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "_set_variables", {})
+    monkeypatch.delenv("TO_SET", raising=False)
+    with recording() as reads:
+        monkeypatch.setenv("TO_SET", "8")
+        assert os.environ["TO_SET"] == "8"
+    assert not reads.environment
+    assert recorder.digest_of_variable("TO_SET") == ABSENT
+
+
+def test_outside_of_trials_only_modules_that_are_imported_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reads_at_import.py").write_text(
+        f"import pathlib\nTEXT = pathlib.Path({str(tmp_path / 'a.txt')!r}).read_text()\n"
+    )
+    (tmp_path / "a.txt").write_text("1")
+    monkeypatch.syspath_prepend(tmp_path)
+    with recorder.apart() as found:
+        (tmp_path / "a.txt").read_text()
+        assert not found.files
+        __import__("reads_at_import")
+    assert [*found.files] == [str(tmp_path / "a.txt")]
+    module = str(tmp_path / "reads_at_import.py")
+    assert recorder.digest_of_module(module) == fingerprint(module).split()[-1]
+
+
+def test_a_large_file_is_known_by_its_size_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(HASHED_BYTES + 1)
+    assert fingerprint(str(path)) == f"{HASHED_BYTES + 1} bytes of {path.stat().st_mtime_ns}"
