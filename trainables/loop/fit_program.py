@@ -189,7 +189,7 @@ class FitProgram(Program):
         self.state = State(tracked, graphs, replicas, self.parts.record)
         captured = owned.captured_by(graphs[:1])
         self.idle_numbers = self._live.outside_of(captured, replicas.of_each)
-        its_own = owned.components(self.parts.optimizer.variables, replicas)
+        its_own = owned.variables_of(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:

@@ -142,7 +142,9 @@ class GraphProgram(Program):
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
         captured = owned.captured_by(self._graph.traced[:traced])
         self.idle_numbers = self.live.outside_of(captured, replicas.of_each)
-        self.optimizer_is_idle = not self._graph.step.uses(owned.components(self.parts.optimizer.variables, replicas))
+        self.optimizer_is_idle = not self._graph.step.uses(
+            owned.variables_of(self.parts.optimizer, self.model, replicas)
+        )
         self.sets_no_rate |= self.optimizer_is_idle
         written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
         # Without validation it is the test data whose evaluation is traced, later.

@@ -251,9 +251,11 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
 
 
-def components(variables: Iterable[Any], replicas: Replicas) -> list[Any]:
-    """Return TensorFlow's variables of some of Keras's, one for each replica."""
-    return [part for variable in variables for part in replicas.of_each(raw_of(variable))]
+def variables_of(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
+    """Return TensorFlow's variables of an optimizer, one for each replica, without the weights that it may list."""
+    weights = {id(variable) for variable in model.variables}
+    its_own = [variable for variable in optimizer.variables if id(variable) not in weights]
+    return [part for variable in its_own for part in replicas.of_each(raw_of(variable))]
 
 
 def captured_by(graphs: Sequence[Any]) -> set[int]:
