@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -22,16 +22,16 @@ from sweep import backends, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
+from sweep.backends.unread import UnreadParameters
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.events import ERRORED, Params, Status, TrialEnded, encode
+from sweep.events import ERRORED, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.hyperparameters import Watched
 from sweep.state import imports, trials
 from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
-from sweep.text import guess, printable
+from sweep.text import printable
 
 STEP_S = 1.0
 
@@ -487,28 +487,3 @@ class Worker:
             self._trainable = (self._make or self._import())()
             self.surroundings.imported()
         return self._trainable
-
-
-class UnreadParameters:
-    """Watches what a worker's trials read of their parameters."""
-
-    def __init__(self, unsure: Iterable[str]) -> None:
-        self._open = set(unsure)
-        self._seen: set[str] = set()  # also names that were asked for and are not there
-        self.now: set[str] = set()  # those of the present trial
-
-    def watched(self, params: Params) -> Params:
-        """Return the parameters as a trainable gets them: they tell what is read."""
-        self.now = set()
-        return Watched(params, self.now)
-
-    def told(self, params: Params) -> list[str]:
-        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
-        self._seen |= self.now
-        due = sorted(self._open & set(params))
-        self._open -= set(due)
-        return [self._line(name, params) for name in due if name not in self._seen]
-
-    def _line(self, name: str, params: Params) -> str:
-        hint = guess(name, self._seen - set(params))
-        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,7 @@ class Loaded:
     validation: Examples | None
     fingerprint: str | None
     settings: settings.Values  # of this process, that `data` has set
+    folder: Path | None  # to which `data` has gone
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Whether loading for this trial would give the same."""
@@ -110,6 +112,8 @@ class AuthorData:
             refusals.check_unjudged(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
             settings.write(held.settings)
+            if held.folder is not None and held.folder.is_dir():
+                os.chdir(held.folder)
         else:
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
@@ -198,7 +202,7 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        were = settings.read()
+        were, was_in = settings.read(), os.getcwd()  # noqa: PTH109 - to be compared
         with self._surroundings.watched(author) as left:
 
             def left_anywhere() -> set[str]:
@@ -210,8 +214,11 @@ class AuthorData:
                 train, validation = _cut(author, hp, placement, Parts(*data), cut)
         self.seen = self._surroundings.traces(author)
         self.bare = attributes.kept(author, self._own)
+        gone = Path.cwd() if os.getcwd() != was_in else None  # noqa: PTH109
         left_set = settings.changed(were, settings.read())
-        return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set)
+        return Loaded(
+            placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set, gone
+        )
 
 
 def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
