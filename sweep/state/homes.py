@@ -12,6 +12,7 @@ from sweep.author_code import is_author_file
 
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 _OF_TESTS = ("test_", "conftest")
+_OURS = ("sweep", "trainables")
 _DEEPEST = 3  # classes within classes
 
 
@@ -77,6 +78,8 @@ def of_function(function: Any) -> list[Home]:
         found += [home, *home.classes()]
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
+        if getattr(one, "__name__", "") == "__main__":
+            continue  # under whatever name it is listed
         is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
         if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
             found += of_module(one)
@@ -90,9 +93,10 @@ def of_module(module: types.ModuleType) -> list[Home]:
 
 
 def _is_author_module(name: str, file: str) -> bool:
-    """Return whether a module is an author's, but for `__main__` and tests, of which pytest imports hundreds."""
+    """Return whether a module is an author's, but for those of tests, of which pytest imports hundreds."""
     last = name.rpartition(".")[2]
-    return name != "__main__" and not last.startswith(_OF_TESTS) and is_author_file(file)
+    is_ours = name.partition(".")[0] in _OURS
+    return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
 def used(whole: object, around: Mapping[str, object]) -> frozenset[str]:

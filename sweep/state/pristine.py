@@ -137,7 +137,8 @@ class Pristine:
         known = self._values.get(home.name, {}).get(name)
         if known is None or known.given is not value or known.is_generator:
             return lambda: value
-        content = Snapshot(value, variables=False)  # which the program that was made puts back by itself
+        before = {id(one) for one in known.content.objects()}
+        content = Snapshot(value, variables=before)  # new ones are put back with the program that was made
 
         def give() -> Any:
             content.restore()

@@ -17,7 +17,7 @@ import types
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSet
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, MutableSet
 from typing import Any
 
 import numpy as np
@@ -199,7 +199,7 @@ class Digester:
                 frame = value.gi_frame
                 return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
             case itertools.count():
-                return Same(value), repr(value)
+                return "count", repr(value)  # it is put back as another one
             case _ if isinstance(value, _CACHE):
                 return Same(value), *map(self.digest, _inside(value))
             case _ if isinstance(value, _CODE):
@@ -235,7 +235,7 @@ def is_open(value: object) -> bool:
     kind, top = type(value), type(value).__module__.partition(".")[0]
     if is_of(value, "keras", *_STATEFUL_OF_KERAS):
         return True
-    if top in ("tensorflow", "keras", "pandas"):
+    if top in ("tensorflow", "keras", "pandas", "sweep"):
         return False
     is_plain = top not in sys.stdlib_module_names or top in _OPEN_MODULES
     return is_plain and (hasattr(value, "__dict__") or bool(_slots(kind)))
@@ -304,10 +304,10 @@ class Snapshot:
 
     Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together, and so many
     objects are looked at; ``too_large`` says that there were more. What `functools.cache` holds can only be forgotten:
-    ``has_cache``. ``variables``: whether those of TensorFlow and Keras are content too.
+    ``has_cache``. ``variables``: by identity, those of TensorFlow and Keras that are content too; None: all.
     """
 
-    def __init__(self, value: object, *, variables: bool = True) -> None:
+    def __init__(self, value: object, *, variables: Container[int] | None = None) -> None:
         self._variables = variables
         self.too_large = self.has_cache = False
         self._nbytes = 0
@@ -342,7 +342,7 @@ class Snapshot:
             self._restorers.append(lambda: put_generator(value, state))
             return ()
         if is_variable(value):
-            if self._variables:
+            if self._variables is None or id(value) in self._variables:
                 self._take_array(value, np.asarray(value), value.assign)
             return ()
         if is_layer(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,7 @@ class Loaded:
     validation: Examples | None
     fingerprint: str | None
     settings: settings.Values  # of this process, that `data` has set
+    folder: Path | None  # to which `data` has gone
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Whether loading for this trial would give the same."""
@@ -112,6 +114,8 @@ class AuthorData:
             refusals.check_unjudged(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
             settings.write(held.settings)
+            if held.folder is not None and held.folder.is_dir():
+                os.chdir(held.folder)
         else:
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
@@ -204,7 +208,7 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        were = settings.read()
+        were, was_in = settings.read(), Path.cwd()
         with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
 
             def left_anywhere() -> set[str]:
@@ -218,8 +222,11 @@ class AuthorData:
         if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
+        gone = Path.cwd() if Path.cwd() != was_in else None
         left_set = settings.changed(were, settings.read())
-        return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set)
+        return Loaded(
+            placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set, gone
+        )
 
 
 def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:

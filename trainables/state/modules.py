@@ -27,6 +27,8 @@ def of(author: object) -> list[Home]:
             found.setdefault(id(home.owner), home)
     own = tops(author)
     for name, module in list(sys.modules.items()):
+        if getattr(module, "__name__", "") == "__main__":
+            continue  # under whatever name it is listed
         if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
             home = Home(name, module)
             for one in (home, *home.classes()):

@@ -310,10 +310,11 @@ RANDOM = np.random.default_rng(3)
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "trial_counted.py").write_text(COUNTED)
     monkeypatch.syspath_prepend(str(tmp_path))
+    pristine.end_trial()  # of the test before, which has ended none
     import trial_counted
 
     yield trial_counted
-    pristine.put_back_made()
+    pristine.end_trial()
     del sys.modules["trial_counted"]
 
 
