@@ -347,8 +347,9 @@ def arrays_of(arrays: Any) -> Any:
 
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     """NumPy's arrays and what slices like them as they are; tensors and data frames by their own conversion."""
+    leaf = with_numbers(leaf)
     if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
-        leaf = leaf.numpy() if hasattr(leaf, "numpy") else with_numbers(leaf).to_numpy()
+        leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
     if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
         dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""

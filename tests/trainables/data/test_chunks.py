@@ -145,7 +145,7 @@ def test_data_frames_are_taken_by_position() -> None:
     split = ArraySplit((frame, frame["a"]), ONE, resident_bytes=0)
     (batch,) = _batches(split, 10, None, 1)
     assert batch[0].shape == (10, 2)
-    assert batch[1].tolist() == X[:, 0].tolist()
+    assert batch[1].tolist() == X[:, :1].tolist()  # a column, as Keras takes a Series
 
 
 def _dataset() -> tf.data.Dataset:
