@@ -320,13 +320,13 @@ class ReadRecorder:
 
     def hear_environment(self, name: object) -> None:
         """Count an environment variable as read, if it was the author's own line that asked for it."""
-        if not isinstance(name, str) or name in self._reads.environment or name in self._set_variables:
+        if not isinstance(name, str) or name in self._reads.environment:
             return
         with self._quiet() as is_free:
             place = self._asked_at() if is_free else None
             if place is not None:
                 for reads in self._records(place):
-                    reads.environment.setdefault(name, environment_digest(name))
+                    reads.environment.setdefault(name, self.digest_of_variable(name))
 
     # ---- what counts
 
