@@ -23,7 +23,7 @@ from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, global_settings, losses, refusals
 from trainables.recipe.author import Author
-from trainables.state import attributes
+from trainables.state import attributes, modules
 from trainables.state.pristine import Surroundings
 
 SHOWN = 8  # digits of a fingerprint in a message
@@ -189,12 +189,14 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
+        cached_before = modules.cached_results(author)
         with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
             data, reads = residence.shared(assignment.shared, hp, load, left)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, Parts(*data), cut)
         self.seen = self._surroundings.traces(author)
-        if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
+        is_kept = modules.cached_results(author) > cached_before
+        if self.seen or is_kept:  # else what `data` has read shows in the fingerprint of what it returns
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation))

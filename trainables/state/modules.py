@@ -5,6 +5,7 @@ Their data, and that of their classes, is what `data` may leave elsewhere than i
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import sys
 import types
@@ -18,6 +19,7 @@ from sweep.author_code import FOUNDATIONS, OWN_PACKAGES, is_author_file, is_inst
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
+_CACHED: Any = type(functools.cache(abs))
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ def of(author: object) -> list[Home]:
             for one in (home, *home.classes()):
                 found.setdefault(id(one.owner), one)
     return [*found.values()]
+
+
+def cached_results(author: object) -> int:
+    """Return how many results `functools.cache` and `lru_cache` keep for the functions in the author's modules."""
+    functions = [value for home in of(author) for value in home.data().values()]
+    cached = [function for function in functions if isinstance(function, _CACHED)]
+    return sum(function.cache_info().currsize for function in cached)
 
 
 def tops(author: object) -> set[str]:
