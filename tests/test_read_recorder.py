@@ -333,9 +333,7 @@ def test_outside_of_trials_only_modules_that_are_imported_count(
     assert recorder.digest_of_module(module) == fingerprint(module).split()[-1]
 
 
-def test_a_module_that_is_imported_by_a_computed_name_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_is_imported_by_a_computed_name_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "found_by_its_name.py"
     module.write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
