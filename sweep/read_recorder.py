@@ -117,9 +117,9 @@ class ReadRecorder:
         before = self._reads
         self._session, self._reads = name, Reads()
         self._written.clear()
-        imported = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
         for file in before.by_file:
-            if file in modules or file not in imported:
+            is_cell = file.startswith("<") or "ipykernel" in file
+            if is_cell or file in modules:
                 self._reads.add(before.by_file[file])
         self._reads.by_file = before.by_file
 
