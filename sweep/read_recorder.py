@@ -42,7 +42,7 @@ class Place(NamedTuple):
     """The author's line that leads to something."""
 
     line: str  # such as "models.py:12 in model "
-    module: str | None = None  # the file of the module that is being imported, if one is
+    files: tuple[str, ...] = ()  # of this line, and of the author's lines that have called it
 
 
 class Reads:
@@ -53,12 +53,15 @@ class Reads:
         self.folders: dict[str, str] = {}  # digest of the names in it, by path
         self.environment: dict[str, str] = {}  # digest of the value, by name
         self.unknown: dict[str, None] = {}  # reasons why not all of what was read can be compared later
+        self.by_file: dict[str, Reads] = {}  # the parts that the lines of one of the author's files led to
 
     def add(self, other: Reads) -> None:
         """Take in what other code has read; what was read first counts."""
         for name in ("files", "folders", "environment", "unknown"):
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
+        for file, reads in other.by_file.items():
+            self.by_file.setdefault(file, Reads()).add(reads)
 
 
 class ReadRecorder:
@@ -69,7 +72,6 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self._reads = Reads()
-        self._imports: dict[str, Reads] = {}  # what modules have read when they were imported, by their file
         self._session = ""
         self._written: set[str] = set()  # files and folders that this process has made itself
         self._set_variables: dict[str, str] = {}  # digests of variables as they were before the author's code set them
@@ -104,17 +106,22 @@ class ReadRecorder:
         os.environ.__class__ = _RecordedEnvironment
         sys.addaudithook(self._hear)
 
-    def begin_session(self, name: str, modules: Iterable[str]) -> None:
-        """Forget what trials of another sweep have read in this process.
+    def begin_session(self, name: str, modules: Container[str]) -> None:
+        """Forget what trials of another sweep have read in this process, but for what may still be kept there.
 
-        ``modules``: files of the trainable's modules. They stay imported, so that what they have read counts.
+        ``modules``: files of the trainable's modules. They stay imported, with all that they have read into variables
+        and caches, and so do the cells of a notebook.
         """
         if name == self._session:
             return
+        before = self._reads
         self._session, self._reads = name, Reads()
         self._written.clear()
-        for file in modules:
-            self._reads.add(self._imports.get(file, Reads()))
+        for file in before.by_file:
+            is_cell = file.startswith("<") or "ipykernel" in file
+            if is_cell or file in modules:
+                self._reads.add(before.by_file[file])
+        self._reads.by_file = before.by_file
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
@@ -257,9 +264,7 @@ class ReadRecorder:
 
     def _records(self, place: Place) -> list[Reads]:
         """Return the records that what happens at a place belongs to."""
-        if place.module is None:
-            return [self._reads]
-        return [self._reads, self._imports.setdefault(place.module, Reads())]
+        return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         path = "." if args[0] is None else args[0]
@@ -316,6 +321,9 @@ class ReadRecorder:
             return
         file = Path(code.co_filename)
         if is_author_file(code.co_filename) and file.is_file():
+            place = self._place(importing=True)
+            if place is not None:  # it may have been found by a name that was computed
+                self._add_file(file, place)
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def hear_environment(self, name: object) -> None:
@@ -375,8 +383,10 @@ class ReadRecorder:
             or is_own_file(name)
         )
 
-    def _place(self) -> Place | None:
+    def _place(self, *, importing: bool = False) -> Place | None:
         """Return which line of the author's leads to what is being done; None if none does.
+
+        What the import system does to find modules is left out, except with ``importing``.
 
         A thread without a line of the author's counts as well, unless it is one of sweep's or of Ray's: thread pools
         call functions of libraries directly.
@@ -388,7 +398,7 @@ class ReadRecorder:
             if file == __file__:
                 frame = frame.f_back
                 continue
-            if is_in_library and file.startswith(_IMPORT_SYSTEM):
+            if is_in_library and file.startswith(_IMPORT_SYSTEM) and not importing:
                 return None  # it looks for modules, which are known as code
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._counts(frame):
@@ -431,15 +441,15 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
 
 
 def _place_of(frame: FrameType) -> Place:
-    """Return the place of a frame of the author's; what a module's own code calls is done while it is imported."""
-    line = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name} "
+    """Return the place of a frame of the author's."""
+    code = frame.f_code
+    files: dict[str, None] = {}
     outer: FrameType | None = frame
     while outer is not None and not outer.f_code.co_filename.endswith(_BOUNDARIES):
-        if outer.f_code.co_name == "<module>" and is_author_file(outer.f_code.co_filename):
-            is_script = outer.f_globals.get("__name__") == "__main__"
-            return Place(line, None if is_script else outer.f_code.co_filename)
+        if is_author_file(outer.f_code.co_filename):
+            files[outer.f_code.co_filename] = None
         outer = outer.f_back
-    return Place(line)
+    return Place(f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files))
 
 
 def fingerprint(path: str) -> str:

@@ -6,12 +6,14 @@ import builtins
 import concurrent.futures
 import ctypes
 import gzip
+import importlib
 import io
 import json
 import multiprocessing
 import os
 import pickle
 import platform
+import pydoc
 import shutil
 import socket
 import sqlite3
@@ -328,6 +330,39 @@ def test_outside_of_trials_only_modules_that_are_imported_count(
     assert [*found.files] == [str(tmp_path / "a.txt")]
     module = str(tmp_path / "reads_at_import.py")
     assert recorder.digest_of_module(module) == fingerprint(module).split()[-1]
+
+
+def test_a_module_that_is_imported_by_a_computed_name_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "found_by_its_name.py"
+    module.write_text("VALUE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with recording() as reads:
+        pydoc.locate("_".join(["found", "by", "its", "name"]))
+    assert str(module) in reads.files
+
+
+def test_what_a_module_may_still_keep_counts_for_the_next_sweep_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_session", "")
+    module = tmp_path / "keeps_a_table.py"
+    module.write_text(
+        "import functools, pathlib\n"
+        "@functools.cache\n"
+        "def table():\n"
+        f"    return pathlib.Path({str(tmp_path / 'table.txt')!r}).read_text()\n"
+    )
+    (tmp_path / "table.txt").write_text("1")
+    monkeypatch.syspath_prepend(tmp_path)
+    keeps = importlib.import_module("keeps_a_table")
+    with recorder.in_trial(), recorder.apart():
+        recorder.begin_session("first", [str(module)])
+        keeps.table()
+        recorder.begin_session("without the module", [])
+        assert str(tmp_path / "table.txt") not in recorder.reads.files
+        recorder.begin_session("second", [str(module)])
+        keeps.table()
+        assert str(tmp_path / "table.txt") in recorder.reads.files
 
 
 def test_a_large_file_is_known_by_its_size_and_time(tmp_path: Path) -> None:

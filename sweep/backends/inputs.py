@@ -26,7 +26,9 @@ def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
     and servers have done; None where the trainable names nothing.
     """
     reads, folders = recorder.reads, _folders(job.working_folder, job.import_folders)
-    files = {_shortened(path, folders): value for path, value in reads.files.items()}
+    known_as_code = {os.path.realpath(file) for file in module_files(job).values()}
+    read = {path: value for path, value in reads.files.items() if os.path.realpath(path) not in known_as_code}
+    files = {_shortened(path, folders): value for path, value in read.items()}
     for path in _expanded(declared or (), folders):
         files.setdefault(_shortened(path, folders), fingerprint(path))
     unknown = () if declared is not None else (*reads.unknown, *_imported_unseen(job))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from sweep.errors import TrainableError
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.numbers.draws import Draws
@@ -42,6 +44,18 @@ class Author:
     """Whether `data` has returned validation data."""
     memory: dict[str, Any]
     """Plain values that `on_epoch_end` keeps from one epoch to the next, for checkpoints to hold; empty at first."""
+
+    def __init_subclass__(cls) -> None:
+        """Refuse a plain value in the place of a method. Raises TrainableError."""
+        super().__init_subclass__()
+        for name, value in vars(cls).items():
+            method = getattr(Author, name, None)
+            is_plain = not hasattr(type(value), "__get__")  # no function, nor anything else that becomes a method
+            if is_plain and inspect.isfunction(method):
+                arguments = ", ".join(inspect.signature(method).parameters)
+                raise TrainableError(
+                    f"{cls.__name__}.{name} is {value!r}, expected a method: def {name}({arguments}): return ..."
+                )
 
     @property
     def example(self) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, global_settings, losses, refusals
 from trainables.recipe.author import Author
-from trainables.state import attributes
+from trainables.state import attributes, modules
 from trainables.state.pristine import Surroundings
 
 SHOWN = 8  # digits of a fingerprint in a message
@@ -208,7 +208,7 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        were, was_in = settings.read(), Path.cwd()
+        were, was_in, cached_before = settings.read(), Path.cwd(), modules.cached_results(author)
         with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
 
             def left_anywhere() -> set[str]:
@@ -219,7 +219,8 @@ class AuthorData:
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, Parts(*data), cut, extents)
         self.seen = self._surroundings.traces(author)
-        if self.seen:  # else what `data` has read shows in the fingerprint of what it returns
+        is_kept = modules.cached_results(author) > cached_before
+        if self.seen or is_kept:  # else what `data` has read shows in the fingerprint of what it returns
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None

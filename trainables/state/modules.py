@@ -5,6 +5,7 @@ Their data, and that of their classes, is what `data` may leave elsewhere than i
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import Any
@@ -14,6 +15,7 @@ from sweep.state.homes import Home, used
 
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
+_CACHED: Any = type(functools.cache(abs))
 
 
 def of(author: object) -> list[Home]:
@@ -34,6 +36,13 @@ def of(author: object) -> list[Home]:
             for one in (home, *home.classes()):
                 found.setdefault(id(one.owner), one)
     return [*found.values()]
+
+
+def cached_results(author: object) -> int:
+    """Return how many results `functools.cache` and `lru_cache` keep for the functions in the author's modules."""
+    functions = [value for home in of(author) for value in home.data().values()]
+    cached = [function for function in functions if isinstance(function, _CACHED)]
+    return sum(function.cache_info().currsize for function in cached)
 
 
 def tops(author: object) -> set[str]:

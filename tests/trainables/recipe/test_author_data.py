@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from splits import SIZE, Split, ids
 
 from sweep.contract import Fold, OtherData
 from sweep.hyperparameters import Hyperparameters
+from sweep.read_recorder import recorder
 from sweep.state import values
 from trainables.data.sources import DataError
 from trainables.keras_trainable import KerasTrainable
@@ -380,3 +382,25 @@ def test_what_model_changes_in_place_and_is_too_large_to_be_put_back_is_named(co
     )
     with pytest.raises(pristine.NotPutBack, match=said):
         Doubling().begin(assignment())
+
+
+def test_what_data_has_read_into_a_cache_of_a_function_counts_as_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "caches_a_table.py").write_text(
+        "import functools, pathlib\n"
+        "from small import Small\n"
+        "@functools.cache\n"
+        "def table():\n"
+        f"    return pathlib.Path({str(tmp_path / 'table.txt')!r}).read_text()\n"
+        "class Caching(Small):\n"
+        "    def data(self, hp):\n"
+        "        table()\n"  # of which the model may use more than the data show
+        "        return super().data(hp)\n"
+    )
+    (tmp_path / "table.txt").write_text("1")
+    monkeypatch.syspath_prepend(tmp_path)
+    caching = importlib.import_module("caches_a_table").Caching()
+    with recorder.in_trial(), recorder.apart() as reads:
+        caching.begin(assignment(epochs=1))
+    assert str(tmp_path / "table.txt") in reads.files

@@ -12,7 +12,9 @@ from keras import layers
 from small import Small, assignment, metrics, train
 from zoo_training import Adversaries
 
+from sweep.errors import TrainableError
 from trainables.devices import parameter_server
+from trainables.keras_trainable import KerasTrainable
 from trainables.loop import building
 from trainables.recipe.refusals import Refused
 
@@ -180,3 +182,20 @@ def test_a_loss_that_is_no_mean_in_micro_batches() -> None:
     assert metrics(train(Spread(), assignment()))
     with pytest.raises(Exception, match="the loss of a batch is not the mean over its examples"):
         train(Spread(), assignment(micro_batches=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments"),
+    [
+        ("loss", "mse", "self, hp, model"),
+        ("loss", keras.losses.MeanSquaredError(), "self, hp, model"),
+        ("metrics", ["mae"], "self, hp, model"),
+        ("callbacks", [keras.callbacks.EarlyStopping()], "self, hp"),
+        ("optimizer", "adam", "self, hp"),
+        ("class_weights", {0: 1.0}, "self, hp, labels"),
+    ],
+)
+def test_a_value_in_the_place_of_a_method_is_refused(name: str, value: object, arguments: str) -> None:
+    with pytest.raises(TrainableError) as caught:
+        type("Net", (KerasTrainable,), {name: value})
+    assert str(caught.value) == f"Net.{name} is {value!r}, expected a method: def {name}({arguments}): return ..."
