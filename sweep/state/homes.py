@@ -34,6 +34,7 @@ class Home:
             if not name.startswith(hidden)
             and name not in _HISTORY
             and name not in self.without
+            and not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
             and (self.only is None or name in self.only)
             and not isinstance(value, types.ModuleType)  # importing a part of a package sets one
         }
