@@ -73,13 +73,14 @@ class Extent:
 
 
 def extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
-    """Return how much of its training or validation stream a trial reads, as ``steps_per_epoch`` or its kin say."""
-    steps = "steps_per_epoch" if training else "validation_steps"
-    if steps not in hp:
-        return Extent(stop_file=assignment.stop_file)
-    batch_size = batch_size_of(hp, replicas)
-    count = hp.integer(steps, standard=True) * (batch_size if training else held_out_size(hp, batch_size))
-    return Extent(count * (assignment.epochs if training else 1), count, assignment.stop_file)
+    """Return how much of a trial's stream it reads: by ``steps_per_epoch``, or of validation ``validation_steps``."""
+    if training and "steps_per_epoch" in hp:
+        count = hp.integer("steps_per_epoch", standard=True) * batch_size_of(hp, replicas)
+        return Extent(count * assignment.epochs, count, assignment.stop_file)
+    if not training and "validation_steps" in hp:
+        count = hp.integer("validation_steps", standard=True) * held_out_size(hp, batch_size_of(hp, replicas))
+        return Extent(count, count, assignment.stop_file)
+    return Extent(stop_file=assignment.stop_file)
 
 
 ALL = Extent()
