@@ -15,6 +15,8 @@ import pytest
 import spreading
 from object_stores import S3, SERVERS, Azure, Server, install_azurite, running
 
+from sweep.state import trials
+
 # Property tests are judged by what they find, not by how busy the machine is.
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("sweep")
@@ -37,6 +39,13 @@ def modules_end_with_their_test() -> Iterator[None]:
     for name in set(sys.modules) - before:
         if "pytest-of-" in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def changes_for_good_end_with_their_test() -> Iterator[None]:
+    """Forget what trials of a test have changed in its modules for good: later trials of the process are told of it."""
+    yield
+    trials.resisting.clear()
 
 
 @pytest.fixture(scope="module")
