@@ -54,6 +54,8 @@ def build_model(
         model = model if front is None else joined(front, model, author.first_example[0])
     if not model.built and refusals.own_methods(model, "call") and not first_trace.trains_itself(model):
         model(keras_corrections.symbolic(author.first_example[0]))
+    elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
+        model(keras_corrections.symbolic(author.first_example[0]))  # the loss that suits the data follows from outputs
     if not first_trace.lacks_weights(model):
         groups.freeze(model, hp)
     return model

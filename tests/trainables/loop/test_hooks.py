@@ -78,7 +78,7 @@ class Changing(Small):
         ("set", r"has changed self\.best"),
         ("overwrite", "has changed 'val_loss' in the logs"),
         ("forget", "has changed 'loss' in the logs"),
-        ("text", "adds 'name' = 'a', expected a number"),
+        ("text", "adds 'name' = 'a' to the logs, expected a number"),
     ],
 )
 def test_what_a_resumed_trial_would_not_have_is_refused(does: str, told: str) -> None:
