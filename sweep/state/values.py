@@ -270,7 +270,7 @@ def _inside(value: Any) -> list[object]:
             defaults = value.__defaults__, value.__kwdefaults__
             cells = [_of_cell(cell) for cell in value.__closure__ or ()]
             own = {name: one for name, one in vars(value).items() if name != "__wrapped__"}
-            return [part for part in (*defaults, *cells, own) if part]
+            return [part for part in (*defaults, *cells, own) if part is not None]
     held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
     return [part for part in held if not isinstance(part, type) and part is not vars(value)]
 
