@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 
 import pytest
-import tensorflow as tf
 from sampling import chosen
 from zoo_entries import ENTRIES
 from zoo_together import TOLERANCE, compare
@@ -52,28 +50,9 @@ EVERY_DAY = (
 """Between them they call all of ours that ten of any kind did."""
 
 
-@functools.cache
-def kernels_take_groups() -> bool:
-    """Return whether TensorFlow's kernels on this processor compute gradients of convolutions in groups.
-
-    On CPUs those of oneDNN do, which TensorFlow takes where there is AVX-512; its own do not.
-    """
-    filters = tf.ones([3, 3, 2, 4])
-    try:
-        with tf.GradientTape() as tape:
-            tape.watch(filters)
-            found = tf.nn.conv2d(tf.ones([1, 4, 4, 4]), filters, 1, "VALID")
-        tape.gradient(found, filters)
-    except tf.errors.InvalidArgumentError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("name", chosen(ENTRIES, *EVERY_DAY))
 def test_trials_together_are_what_they_are_alone(name: str) -> None:
     why = compare(ENTRIES[name], max(ENTRIES[name].tolerance, TOLERANCE))
-    if "Graph execution error" in why and not kernels_take_groups():
-        pytest.skip("TensorFlow's kernels on this processor have no gradients of convolutions in groups")
     assert re.search(APART[name], why) if name in APART else not why, why
 
 

@@ -175,8 +175,7 @@ def test_through_xla_the_draws_are_the_same(alone: Any) -> None:
     assert trainable.facts().numerics["xla"] == ON
     assert epochs == [pytest.approx(e, rel=1e-4) for e in alone[0]]
     for mine, theirs in zip(weights(trainable), alone[1], strict=True):
-        # XLA rounds otherwise than the kernels, by processor; after an epoch that is up to 1.2e-5 on some of them.
-        np.testing.assert_allclose(mine, theirs, atol=1e-4)
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
 
 
 def test_a_used_worker_draws_as_a_fresh_one(alone: Any) -> None:
