@@ -291,6 +291,33 @@ def _attributes(call: Any) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _differentiates_groups() -> bool:
+    """Return whether the kernels of this process compute gradients of convolutions in groups.
+
+    Those of GPUs do, and those of oneDNN, which TensorFlow uses on recent processors. Its own for other processors
+    compute the convolution alone: they raise an error at the gradient.
+    """
+
+    @tf.function(autograph=False)
+    def differentiate() -> Any:
+        images, filters = tf.zeros([1, 2, 2, 2]), tf.zeros([1, 1, 1, 2])
+        return tf.gradients(tf.nn.conv2d(images, filters, 1, "VALID"), [images, filters])
+
+    with tf.init_scope():
+        try:
+            differentiate()
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+            return False
+    return True
+
+
+def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tensor:
+    """Stack what ``compute`` returns for the tensors of each trial, one trial after the other."""
+    of_trials = zip(*map(tf.unstack, stacked), strict=True)
+    return tf.stack([compute(*tensors) for tensors in of_trials])
+
+
 def _convolved(kind: str, given: Any, call: Any) -> Any:
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
@@ -299,6 +326,8 @@ def _convolved(kind: str, given: Any, call: Any) -> Any:
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
+    if images.is_stacked and not _differentiates_groups():
+        return _wrapped(_stack_results(convolve, images.t, filters.t))
     # One batch for all trials is one convolution with the filters of all.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
     return _wrapped(_apart(found, trials))
@@ -309,16 +338,21 @@ def _convolved_input(kind: str, given: Any, call: Any) -> Any:
         return given(call)
     call.stack_inputs([1, 2])
     filters, gradients = call.stacked_input(1), call.stacked_input(2)
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_attributes(call))
+    sizes = call.unstacked_input(0)
+    if not _differentiates_groups():
+        return _wrapped(
+            _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
+        )
     trials = _dimensions(filters)[0]
-    found = tf.raw_ops.Conv2DBackpropInput(
-        input_sizes=call.unstacked_input(0) * tf.stack([1, 1, 1, trials]),
+    of_all = differentiate(
+        input_sizes=sizes * tf.stack([1, 1, 1, trials]),
         filter=_side_by_side(filters),
         out_backprop=_side_by_side(gradients),
-        **_attributes(call),
     )
-    found = _apart(found, trials)
-    found.set_shape([found.shape[0], *call.outputs[0].shape])
-    return _wrapped(found)
+    of_each = _apart(of_all, trials)
+    of_each.set_shape([of_each.shape[0], *call.outputs[0].shape])
+    return _wrapped(of_each)
 
 
 def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
@@ -326,14 +360,19 @@ def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
         return given(call)
     call.stack_inputs([0, 2])
     images, gradients = call.stacked_input(0), call.stacked_input(2)
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_attributes(call))
+    sizes = call.unstacked_input(1)
+    if not _differentiates_groups():
+        return _wrapped(
+            _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
+        )
     trials = _dimensions(images)[0]
-    found = tf.raw_ops.Conv2DBackpropFilter(
+    of_all = differentiate(
         input=_side_by_side(images),
-        filter_sizes=call.unstacked_input(1) * tf.stack([1, 1, 1, trials]),
+        filter_sizes=sizes * tf.stack([1, 1, 1, trials]),
         out_backprop=_side_by_side(gradients),
-        **_attributes(call),
     )
-    return _wrapped(_apart(found, trials))
+    return _wrapped(_apart(of_all, trials))
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (

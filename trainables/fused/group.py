@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
-from sweep.errors import first_line
+from sweep.errors import said_by
 from trainables.data.chunks import ArraySplit, Chunk, updates
 from trainables.data.sources import Visits
 from trainables.fused.stack import Given, Stack
@@ -341,7 +341,7 @@ class Group:
                     program.gain = self._try(members)
         except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
             self._places = None
-            raise Apart(f"{one_at_a_time}: {first_line(error)}") from error
+            raise Apart(f"{one_at_a_time}: {said_by(error)}") from error
         if (gain := program.gain or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 

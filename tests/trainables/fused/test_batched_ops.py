@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainables.fused import batched_ops
 from trainables.fused.batched_ops import mapped
 
 pytestmark = pytest.mark.keras
@@ -82,3 +83,35 @@ def test_weights_of_trials_that_have_the_same_examples_are_not_moved() -> None:
 
     np.testing.assert_allclose(together(weights), tf.stack([examples @ one for one in tf.unstack(weights)]), rtol=1e-6)
     assert not {"Transpose"} & kinds(together.get_concrete_function(weights))
+
+
+@pytest.mark.parametrize("in_groups", [True, False])
+def test_convolutions_and_their_gradients_are_those_of_each_trial(
+    in_groups: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With kernels that differentiate convolutions in groups and with those that do not."""
+    if in_groups and not batched_ops._differentiates_groups():
+        pytest.skip("the kernels for this processor have no gradients of convolutions in groups")
+    monkeypatch.setattr(batched_ops, "_differentiates_groups", lambda: in_groups)
+    random = np.random.default_rng(0)
+    images = tf.constant(random.normal(size=(3, 2, 6, 6, 4)).astype(np.float32))
+    filters = tf.constant(random.normal(size=(3, 3, 3, 4, 5)).astype(np.float32))
+
+    def differentiate(trial: tuple[tf.Tensor, tf.Tensor]) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(trial)
+            total = tf.reduce_sum(tf.nn.conv2d(*trial, 2, "SAME") ** 2)
+        return tape.gradient(total, trial)
+
+    def of_all(images: tf.Tensor, filters: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([images, filters])
+            totals = mapped(lambda trial: tf.reduce_sum(tf.nn.conv2d(*trial, 2, "SAME") ** 2), (images, filters))
+        return tape.gradient(totals, [images, filters]), mapped(differentiate, (images, filters))
+
+    outside, inside = tf.function(of_all, autograph=False)(images, filters)
+    for trial in range(3):
+        expected = differentiate((images[trial], filters[trial]))
+        for gradients in (outside, inside):
+            for ours, its in zip(gradients, expected, strict=True):
+                np.testing.assert_allclose(ours[trial], its, rtol=1e-5, atol=1e-4)

@@ -130,13 +130,13 @@ def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> N
 
 
 class Twins(Small):
-    """Two layers of one seed, whose difference is nothing."""
+    """Two layers of one seed, whose difference is zero, but for rounding where XLA fuses a multiplication into it."""
 
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((6,))
         x = keras.layers.Dense(8, activation="tanh")(inputs)
         one, other = (keras.layers.Dropout(self.dropout(hp), seed=1)(x) for _ in range(2))
-        x = keras.layers.GaussianNoise(0.3)(x) + keras.layers.Rescaling(1e4)(one - other)
+        x = keras.layers.GaussianNoise(0.3)(x) + keras.layers.Rescaling(100)(one - other)
         return keras.Model(inputs, keras.layers.Dense(3)(x))
 
 
@@ -153,7 +153,7 @@ def test_equal_seeds_draw_alike_and_as_in_fit(alone: Any) -> None:
     epochs, _ = alone
     by_fit = metrics(train(Twins(), assignment(training={"loop": "fit"}, **PARAMS)))
     assert epochs == [pytest.approx(e, rel=1e-5) for e in by_fit]
-    assert all(epoch["loss"] < 3 for epoch in epochs)  # nothing was multiplied by 1e4
+    assert all(epoch["loss"] < 3 for epoch in epochs)  # nothing was multiplied by 100
 
 
 @pytest.mark.parametrize(
