@@ -20,7 +20,7 @@ MEAN, STDDEV = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the trai
 class CifarResNet(KerasTrainable):
     """A ResNet for CIFAR-10, which `keras.datasets` downloads once and caches.
 
-    Beside the standard hyperparameters it reads ``depth`` (20 or 50), ``augmentation`` (none, low, medium or high:
+    Besides the standard hyperparameters it reads ``depth`` (20 or 50), ``augmentation`` (none, low, medium or high:
     flips, and crops by up to 2, 4 or 6 pixels) and ``dropout``.
     """
 

@@ -19,7 +19,7 @@ class ClickThrough(KerasTrainable):
     The integers follow a power law, as such data do. Each has a hidden weight from which the labels were drawn. A loss
     of 0.69 is that of guessing.
 
-    Beside the standard hyperparameters it reads ``rows`` (2000), ``vector`` (8) and ``lazy`` (false) of its table,
+    Besides the standard hyperparameters it reads ``rows`` (2000), ``vector`` (8) and ``lazy`` (false) of its table,
     ``examples`` (20000), and ``width`` (32) of the hidden layer.
     """
 

@@ -20,7 +20,7 @@ STRENGTH = {"none": 0.0, "low": 0.1, "medium": 0.3, "high": 0.6}
 class DigitsCNN(KerasTrainable):
     """A convolutional network that sorts grey images of 8 x 8 pixels into ten classes.
 
-    1,437 images are for training and 360 for validation. Beside the standard hyperparameters it reads ``augmentation``
+    1,437 images are for training and 360 for validation. Besides the standard hyperparameters it reads ``augmentation``
     (none, low, medium or high), ``filters`` (16) and ``dropout`` (0).
     """
 

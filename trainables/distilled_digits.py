@@ -27,7 +27,7 @@ HIDDEN = (256, 128)
 class DistilledDigits(KerasTrainable):
     """A student network that learns to classify flattened 8 x 8 images of digits from labels and a teacher.
 
-    300 images are for training and 1,497 for validation. Beside the standard hyperparameters it reads ``units`` (8) of
+    300 images are for training and 1,497 for validation. Besides the standard hyperparameters it reads ``units`` (8) of
     the student, ``alpha`` (0.5, the teacher's share of the loss), ``temperature`` (4, which softens the predictions)
     and ``noise`` (0.1, the standard deviation of the noise added to the images).
     """

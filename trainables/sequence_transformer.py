@@ -16,7 +16,7 @@ from trainables.keras_trainable import KerasTrainable
 class SequenceTransformer(KerasTrainable):
     """A transformer that classifies digits as sequences of eight tokens, each a row of eight pixels.
 
-    There are ten classes, 1,437 images for training and 360 for validation. Beside the standard hyperparameters it
+    There are ten classes, 1,437 images for training and 360 for validation. Besides the standard hyperparameters it
     reads ``width`` (32), ``heads`` (4), ``depth`` (2, the number of blocks), ``dropout`` (0) and ``pre_norm`` (true:
     normalise before each part of a block; false: after it, as in the first paper).
     """

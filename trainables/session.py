@@ -82,7 +82,7 @@ class Session(Joining):
 
     @property
     def depends_on(self) -> object:
-        """Return the author's ``depends_on``: files that a trial depends on beside its code and its data."""
+        """Return the author's ``depends_on``: files that a trial depends on besides its code and its data."""
         return getattr(self._author, "depends_on", None)
 
     @property

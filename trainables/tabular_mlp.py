@@ -16,8 +16,8 @@ from trainables.keras_trainable import KerasTrainable
 class TabularMLP(KerasTrainable):
     """A network that predicts the progress of diabetes within a year from ten columns about a patient.
 
-    353 patients are for training and 89 for validation. Beside the standard hyperparameters it reads ``width`` (64) and
-    ``depth`` (2) of the hidden layers, ``normalization`` (none, batch or layer) and ``dropout`` (0). A loss of 1 is
+    353 patients are for training and 89 for validation. Besides the standard hyperparameters it reads ``width`` (64)
+    and ``depth`` (2) of the hidden layers, ``normalization`` (none, batch or layer) and ``dropout`` (0). A loss of 1 is
     that of always predicting the mean.
     """
 

@@ -21,8 +21,8 @@ HIDDEN = (128, 64)
 class TransferDigits(KerasTrainable):
     """A network for the digits 5 to 9, placed anywhere in 10 x 10 grey images.
 
-    Only 100 images are for training and 796 for validation. Beside the standard hyperparameters it reads ``pretrained``
-    (true: the hidden layers begin with weights trained on the other five digits) and ``dropout`` (0).
+    Only 100 images are for training and 796 for validation. Besides the standard hyperparameters it reads
+    ``pretrained`` (true: the hidden layers begin with weights trained on the other five digits) and ``dropout`` (0).
 
     The standard ``frozen_layers`` freezes the first of ``hidden_1`` and ``hidden_2``. With ``frozen_epochs`` it does so
     for that many epochs; then all layers are trained, at ``fine_tune_learning_rate``.

@@ -41,7 +41,7 @@ def seeded(seed: int) -> Iterator[None]:
 def seeded_throughout(seed: int) -> Iterator[None]:
     """Seed every generator that code can use without a seed of its own, and restore them afterwards.
 
-    Beside those of `seeded`, these are the generators of `keras.random` and `tf.random`, and the entropy that
+    Besides those of `seeded`, these are the generators of `keras.random` and `tf.random`, and the entropy that
     `np.random.default_rng()` takes from the machine.
     """
     with seeded(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
