@@ -72,7 +72,7 @@ class Session(Joining):
         self._left: pristine.Left | None = None  # what hooks and callbacks of the present trial have changed
         self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
         self.example_read = self.targets_read = False
-        """Whether `Author.example` and `Author.some_targets` were read while the present program was made."""
+        """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
         self._hp: Hyperparameters | None = None
         self._setting: Setting
         self._spans: tuple[Span, ...] = ()

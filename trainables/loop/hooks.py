@@ -292,7 +292,7 @@ def _may_be_kept(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Wheel:
-    """What hooks and callbacks can set, at one moment: learning rates and trainable layers."""
+    """Learning rates and trainable layers at one moment, which hooks and callbacks can set."""
 
     rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
     layers: tuple[bool, ...]  # whether each is trainable

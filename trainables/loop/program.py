@@ -36,7 +36,7 @@ from trainables.state.owned import State
 
 @dataclass(frozen=True)
 class Made:
-    """What the author's methods have made for a trial."""
+    """The parts of a trial that the author's methods have made."""
 
     author: Author
     hp: Hyperparameters
@@ -106,19 +106,19 @@ class Program(ABC):
     state: State
     """All variables; set by `compile`."""
     kept = False
-    """Whether other trials can use the program, and single updates can be trained."""
+    """True if other trials can use the program, and single updates can be trained."""
     spent = False
-    """Whether a hook has changed the program, so that no other trial can use it."""
+    """True if a hook has changed the program, so that no other trial can use it."""
     served = False
-    """Whether the weights are on parameter servers."""
+    """True if the weights are on parameter servers."""
     sets_no_rate = False
-    """Whether the optimizers have learning rates of their own."""
+    """True if the optimizers have learning rates of their own."""
     optimizer_is_idle = False
-    """Whether the model trains itself without the trial's optimizer."""
+    """True if the model trains itself without the trial's optimizer."""
     idle_numbers: Sequence[str] = ()
     """Parameters that are read as live numbers and not used in training."""
     validates_as_it_trains = False
-    """Whether validation always has batches of the training's size."""
+    """True if validation always has batches of the training's size."""
     differs = ""
     """Why the same seed gives other numbers; empty if it does not."""
     callbacks: Iterable[keras.callbacks.Callback] = ()

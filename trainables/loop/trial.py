@@ -36,7 +36,7 @@ from trainables.state.pristine import Left
 
 
 class Setting(NamedTuple):
-    """What all phases of a trial have in common."""
+    """The parts of a trial that all its phases share."""
 
     assignment: Assignment
     hp: Hyperparameters
