@@ -52,7 +52,7 @@ class Lookup:
     """A lookup of rows in the trials' tables."""
 
     table: tf.Tensor  # (trials, rows, ...)
-    places: tf.Tensor  # of the rows: for each trial or, if `alike`, once for all
+    places: tf.Tensor  # row numbers: for each trial or, if `alike`, the same for all
     alike: bool
     found: tf.Tensor  # the rows, (trials, ..., the rest of a row)
 

@@ -158,7 +158,7 @@ class Member:
 
 @dataclass
 class _Places:
-    """The members of a group by their places in a stack."""
+    """The places of a group's members in a stack."""
 
     stack: Stack
     members: list[Member | None]  # None for an empty place
@@ -232,7 +232,7 @@ class Group:
     def is_open(self) -> bool:
         """Return whether trials may begin while others are under way, which costs one more trace.
 
-        The others are further and read other batches, so the examples must stay on the device. Unless a stack of
+        Running trials are further and read other batches, so the examples must stay on the device. Unless a stack of
         several streams exists, trials must have trained together for longer than its trace will take, so that it never
         costs more than it can save.
         """
@@ -365,11 +365,12 @@ class Group:
         stack.trace(given(next(trial.walk.anew(trial.epoch + 1))), validation)
 
     def _try(self, members: Sequence[Member]) -> float:
-        """Train the first trial's first batches alone and together; return how many times as fast members are together.
+        """Train the first trial's first batches alone and together; return the speedup of all members together.
 
-        Nothing is measured, and the result is 1, unless ``training.fuse`` is auto. The state is the same afterwards.
-        Raises Refused if the losses differ. They do if code reads a variable again that was assigned: it gets the new
-        value from a variable, but the old one from a stack's tensors.
+        The speedup is measured only if ``training.fuse`` is auto; otherwise it is 1. The state is the same afterwards.
+
+        Raises Refused if the losses differ. This happens with code that holds on to a variable and reads it after an
+        assignment: alone it gets the new value, and in a stack the old one.
         """
         places, trial, first = self._placed(members), members[0].trial, members[0]
         program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
@@ -448,7 +449,7 @@ class Group:
                 break
             asked = time.perf_counter()
         found = stack.reported(sums, seen, training=True)
-        # The trials' time is divided among them, so the time spent waiting is as well.
+        # An epoch's time is divided among the trials, and so is the time spent waiting.
         wait_s = waited / len(rates)
         return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
@@ -489,7 +490,7 @@ def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -
     there: list[Stack] = [one for one in fitting if one.streams > 1 or not several]
     if there:
         return min(there, key=lambda one: (one.trials, one.streams))
-    trials = max([len(members), *(one.trials for one in fitting)])  # full again if others join the group
+    trials = max([len(members), *(one.trials for one in fitting)])  # others may join the group and fill it again
     stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
     program.stacks.append(stack)
     return stack

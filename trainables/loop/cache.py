@@ -20,7 +20,7 @@ from trainables.loop.program import Program
 from trainables.state.pristine import Made
 
 LEAST = 1 / 256
-"""Least share of the room that a program counts for: memory that was free in the process before is not measured."""
+"""Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class Programs:
 
 
 KEPT_ON_HOST, KEPT_ON_GPU = 0.25, 0.4
-"""Shares of the memory that programs may take: of the host's, in proportion to the trial's CPUs, and of its GPUs'.
+"""Shares of memory that programs may take: of the host's, in proportion to the trial's CPUs, and of the GPUs'.
 
 The rest is for data and activations.
 """

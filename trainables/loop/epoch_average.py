@@ -22,7 +22,7 @@ from trainables.replicas import slices
 class EpochAverage(Average):
     """Stochastic weight averaging: the mean of the weights at the end of each epoch from a first one on.
 
-    Moving statistics of batch normalisation do not fit to averaged weights, so they are computed again in a pass over
+    Moving statistics of batch normalisation do not fit averaged weights, so they are computed again in a pass over
     the training data. Create it under the strategy's scope.
 
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018.

@@ -76,8 +76,8 @@ def _run(function: Callable[..., Any], *arguments: Any) -> Any:
 def _noting(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
     """Replace ``optimizer.apply`` inside the block by a function that changes nothing.
 
-    The list that is yielded gets the variables to change when the block ends. An optimizer that is built inside a trace
-    may begin with other values: ScheduleFreeAdamW would copy symbolic weights.
+    Yields a list, which has the variables that the optimizer would have changed when the block ends. The optimizer is
+    not built inside the trace, where it could begin with other values: ScheduleFreeAdamW would copy symbolic weights.
     """
     variables: dict[int, keras.Variable] = {}
 
@@ -94,5 +94,5 @@ def _noting(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterat
         if getattr(original, "__func__", None) is type(optimizer).apply:
             del optimizer.apply
         else:
-            optimizer.apply = original  # which gradient checkpointing has replaced
+            optimizer.apply = original  # the function that gradient checkpointing has set
         trained.extend(variables.values())

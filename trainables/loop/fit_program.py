@@ -87,7 +87,7 @@ def _compile(
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
     """Compile a model as its author would for `fit`, and create its variables.
 
-    Return whether it has its own `compile`, which is then not called, and the losses that were installed.
+    Return whether the model has its own `compile`, which is then not called, and the losses that were installed.
     """
     parts, example = made.parts, made.author.first_example
     model, optimizer = parts.model, parts.optimizer
@@ -217,7 +217,7 @@ class FitProgram(Program):
         return modes
 
     def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return this slice's shares of the loss and of what layers add to it; see `additivity`."""
+        """Return a slice's contributions to the loss and to what layers add to it; see `additivity`."""
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:

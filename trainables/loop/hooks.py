@@ -47,7 +47,7 @@ class Watch:
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
         """Find out which names the hook returns, by a trace that is thrown away.
 
-        Called across replicas. Raises Refused for a name that the loop reports itself.
+        Must be called in cross-replica context. Raises Refused for a name that the loop reports itself.
         """
 
         def trace() -> None:

@@ -121,7 +121,7 @@ def _weights(program: Program) -> list[keras.Variable]:
 
 
 def _unknown_to_keras(program: Program) -> dict[str, Any]:
-    """Return the variables that `model` made unknown to Keras, such as a `tf.Variable` in a layer, by position."""
+    """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
     model = program.model
     known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
     taken = {id(raw_of(variable)) for variable in known}

@@ -38,7 +38,7 @@ from trainables.state import owned
 from trainables.state.origins import is_seed
 
 CALLS = 2**10
-"""Calls of `Draws` between the first draws of a turn and of the next one."""
+"""Distance between the first draws of two successive turns, in calls of `Draws`."""
 TINY = 1e-12
 
 Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
@@ -96,7 +96,7 @@ class Graph:
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
-    # ---- one update, across replicas
+    # ---- one update, in cross-replica context
 
     def update(
         self,
@@ -246,7 +246,7 @@ class Graph:
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
-            with slices.entered(cut), keras.StatelessScope():  # the pass that trains assigns and counts
+            with slices.entered(cut), keras.StatelessScope():  # the pass that trains assigns variables
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, sums(list(counts.values())), strict=True))
@@ -488,7 +488,7 @@ def climbed(
     of devices.
 
     ``others`` are variables that a forward pass may change (moving statistics, metrics); each batch must count once in
-    them. Called across replicas.
+    them. Must be called in cross-replica context.
     """
 
     def step(found: Sequence[Any]) -> list[Any]:

@@ -92,7 +92,7 @@ class Xla:
         return {"xla": OFF, "xla_reason": self.reason}
 
     def gives_way(self, error: Exception) -> bool:
-        """Switch to the next way after this error; return False if the error is not one to handle.
+        """Switch to the next way after an error of XLA's; return False for other errors.
 
         The last way is training without XLA; an error that occurs there as well is raised. Raises Refused if XLA must
         be used and no way is left.

@@ -422,7 +422,7 @@ class Drawn:
         return self._drawn.get(key, (None, 0))[1]
 
     def go_on(self) -> None:
-        """Advance the generators by one batch; called across replicas."""
+        """Advance the generators by one batch; must be called in cross-replica context."""
         for generator, times in self._drawn.values():
             with on_host():
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))
