@@ -90,6 +90,7 @@ def resnet50(x: Any) -> Any:
 
 
 def _convolution(x: Any, filters: int, size: int, stride: int, activation: str | None = "relu") -> Any:
+    """Apply a convolution without bias, batch normalisation and an activation."""
     x = keras.layers.Conv2D(
         filters, size, strides=stride, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)
@@ -98,6 +99,7 @@ def _convolution(x: Any, filters: int, size: int, stride: int, activation: str |
 
 
 def _add(x: Any, y: Any, filters: int, stride: int) -> Any:
+    """Add a block's output to its input, which is projected if their shapes differ, and apply ReLU."""
     if stride != 1 or x.shape[-1] != filters:
         x = _convolution(x, filters, 1, stride, activation=None)
     return keras.layers.Activation("relu")(keras.layers.Add()([x, y]))

@@ -127,6 +127,7 @@ def _bitcast(kind: str, given: Any, call: Any) -> Any:
 
 
 def _zeros_like(kind: str, given: Any, call: Any) -> Any:
+    """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return given(call)
@@ -134,6 +135,7 @@ def _zeros_like(kind: str, given: Any, call: Any) -> Any:
 
 
 def _transformed(kind: str, given: Any, call: Any) -> Any:
+    """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
@@ -148,6 +150,7 @@ def _transformed(kind: str, given: Any, call: Any) -> Any:
 
 
 def _resized(kind: str, given: Any, call: Any) -> Any:
+    """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
     found = getattr(tf.raw_ops, kind)(
@@ -160,6 +163,7 @@ def _resized(kind: str, given: Any, call: Any) -> Any:
 
 
 def _in_top_k(kind: str, given: Any, call: Any) -> Any:
+    """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
@@ -196,6 +200,7 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
 
 
 def _gathered(kind: str, given: Any, call: Any) -> Any:
+    """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
     found = given(call)
@@ -293,6 +298,7 @@ def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
 
 
 def _attributes(call: Any) -> dict[str, Any]:
+    """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
     found = {name: call.get_attr(name) for name in ("strides", "padding", "dilations", "data_format")}
     found = {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
     if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
@@ -301,6 +307,7 @@ def _attributes(call: Any) -> dict[str, Any]:
 
 
 def _convolved(kind: str, given: Any, call: Any) -> Any:
+    """Convolve images with the filters of all trials in one convolution."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
         return given(call)
@@ -314,6 +321,7 @@ def _convolved(kind: str, given: Any, call: Any) -> Any:
 
 
 def _convolved_input(kind: str, given: Any, call: Any) -> Any:
+    """Return the gradients of all trials' images from one operation."""
     if not call.input(1).is_stacked:
         return given(call)
     call.stack_inputs([1, 2])
@@ -331,6 +339,7 @@ def _convolved_input(kind: str, given: Any, call: Any) -> Any:
 
 
 def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
+    """Return the gradients of all trials' filters from one operation."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return given(call)
     call.stack_inputs([0, 2])

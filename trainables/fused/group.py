@@ -53,6 +53,7 @@ def hindrance(trial: Trial) -> str:
 
 
 def _of_graph(graph: Graph) -> str:
+    """Return why a graph cannot be trained for several trials at once; empty if no reason is known."""
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
     reasons = {
@@ -66,6 +67,7 @@ def _of_graph(graph: Graph) -> str:
 
 
 def _graph_program(trial: Trial) -> GraphProgram:
+    """Return a trial's program; raises Refused if our own loop does not train it."""
     if not isinstance(trial.program, GraphProgram):
         raise Refused(hindrance(trial))
     return trial.program
@@ -323,6 +325,7 @@ class Group:
     # ---- training
 
     def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
+        """Train one member by the session itself; store what it raises in ``raised``."""
         session = self.session_with(member)
         try:
             session.train(report)
@@ -351,6 +354,7 @@ class Group:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
+        """Trace the stack of these members; raises Refused if they need orders of their own and data do not stay."""
         places, trial = self._placed(members), members[0].trial
         stack = places.stack
         none = [0] * stack.streams
@@ -428,6 +432,7 @@ class Group:
         return [_concluding(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
 
     def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
+        """Train one epoch of all trials in a stack; return a result for each place."""
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
         size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
@@ -454,6 +459,7 @@ class Group:
         return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
     def _evaluated(self, places: _Places) -> list[Evaluated | None]:
+        """Evaluate all trials in a stack; return a result for each place, None without validation data."""
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
         held_out = trials[0].held_out
         if held_out is None:
@@ -478,6 +484,7 @@ class Group:
 def _concluding(
     trial: Trial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
+    """Return a function that returns the report of a trial's epoch or raises Diverged."""
     return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
 
 

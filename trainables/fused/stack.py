@@ -159,6 +159,8 @@ class Stack:
     # ---- the graphs
 
     def _train_all(self, given: Given, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+        """Train on all batches; return the sums of losses, and which trials are finite."""
+
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = given.orders[:, i * given.size : (i + 1) * given.size]
             values, finite = self._update(given, rows, rates[i], given.numbers + i)
@@ -171,6 +173,7 @@ class Stack:
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+        """Make one update of all trials, each at its own learning rate."""
         own = self._own(given)
         alike = self._alike(given, rows, number)
         if not alike:
@@ -216,6 +219,7 @@ class Stack:
         ]
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the gradient of a lookup, with one row for each looked-up place, and these places, by trial."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
@@ -251,6 +255,8 @@ class Stack:
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
     def _evaluate_all(self, given: Given, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Evaluate all batches; return the sums of losses."""
+
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = given.orders[0, i * given.size : (i + 1) * given.size]
             own, alike = self._own(given), self._alike(given, rows[None], given.numbers + i)
@@ -266,6 +272,7 @@ class Stack:
         return totals
 
     def _evaluated(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+        """Return one trial's losses in evaluation, and its state afterwards."""
         one, graph = {**own, **alike}, self.graph
         with self._as(one) as scope:
             values = graph.replicas.first(
@@ -274,6 +281,8 @@ class Stack:
             return values, [scope.get_current_value(v) for v in self._variables]
 
     def _read_all(self) -> dict[str, tf.Tensor]:
+        """Return the metrics of all trials and reset them."""
+
         def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
                 return {name: tf.identity(value) for name, value in self.graph.step.metrics().items()}
@@ -314,6 +323,7 @@ class Stack:
 
     @contextmanager
     def _drawn(self, given: Given) -> Iterator[None]:
+        """Draw once for each stream inside the block, if there are several."""
         if self.streams == 1:
             yield
         else:

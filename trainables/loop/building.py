@@ -244,6 +244,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 
 
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+    """Return the graph of a model that is trained by its compiled or added losses."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     keras_corrections.take_whole_losses(model)

@@ -125,6 +125,7 @@ def _on_gpu(name: str) -> float:
 
 
 def _host_used() -> float:
+    """Return the bytes of memory that this process alone uses, or its peak if the system does not tell."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))

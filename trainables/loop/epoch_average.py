@@ -75,6 +75,7 @@ class EpochAverage(Average):
                 done += count
 
     def _count_weights(self) -> None:
+        """Add the present weights to the running mean."""
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
             self.replicas.change(

@@ -209,6 +209,7 @@ class FitProgram(Program):
             additivity.check(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
+        """Return the modes whose values must follow from the parts of a batch, for `additivity`."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
@@ -235,6 +236,7 @@ class FitProgram(Program):
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
+        """Return the metrics since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
         found = {name: value for name, value in metrics_of(self.model).items() if name not in losses}
         self.model.reset_metrics()
@@ -293,6 +295,7 @@ class FitProgram(Program):
 
     @contextmanager
     def _named_if_xla_cannot(self) -> Iterator[None]:
+        """Raise NotInFit in place of XLA's error about an operation that it cannot compile."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -304,6 +307,7 @@ class FitProgram(Program):
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
+        """Yield a dataset of ``count`` batches, to be used inside the block."""
         signature = batch_specs(self._example(data, augment=augment))
         source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
@@ -435,6 +439,7 @@ class _OfBatches(keras.callbacks.Callback):
 
 
 def _refuse_data(data: Examples, number: int) -> None:
+    """Raise NotInFit for data that `fit` cannot take."""
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
@@ -446,6 +451,7 @@ def _refuse_data(data: Examples, number: int) -> None:
 def _refuse(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
+    """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""
     clipped = recipe.clipping or (optimizer is not None and groups.clips(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),

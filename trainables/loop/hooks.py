@@ -70,6 +70,7 @@ class Watch:
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
+        """Call the hook and return its values; raises Refused unless they are numbers by name."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -130,6 +131,7 @@ class Hooks:
 
     @contextmanager
     def _told(self, hook: str) -> Iterator[None]:
+        """Record what a hook reads inside the block; raises Refused if it changes an attribute of the trainable."""
         if hook not in self._names:
             yield
             return
@@ -163,6 +165,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
+    """Return a value that was added to the logs as a float; raises Refused if it is no number."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError("a text")
@@ -256,7 +259,10 @@ class Callbacks:
         return found
 
     def restore(self, state: object) -> None:
-        """Restore the attributes that `state` returned; raises CheckpointError if it returned None."""
+        """Restore the attributes that `state` returned.
+
+        Raises CheckpointError if it returned None, or if the number of callbacks has changed.
+        """
         if not isinstance(state, list) or len(state) != len(self._callbacks):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         for callback, changed in zip(self, state, strict=True):
@@ -277,12 +283,14 @@ def _plain(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
+    """Return whether two attributes are the same object or equal plain values."""
     if one is other:
         return True
     return _may_be_kept(one) and _may_be_kept(other) and type(one) is type(other) and bool(one == other)
 
 
 def _may_be_kept(value: object) -> bool:
+    """Return whether a checkpoint can hold a value."""
     if isinstance(value, list):
         return all(map(_may_be_kept, value))
     if isinstance(value, dict):

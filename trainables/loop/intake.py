@@ -114,6 +114,7 @@ class Intake:
             )
 
     def _augmented(self, example: Example, draws: Draws) -> Example:
+        """Return examples after the author's `augment` and random erasing."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
@@ -157,6 +158,7 @@ class Intake:
         return (*found, sample_weight) if len(found) == 2 else found
 
     def _mixed(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
+        """Return examples mixed with their partners, and record the mixed labels in the slice."""
         mixed = self.mixing.mixed(own, other, draws)
         flat, cut.mixes = tf.nest.flatten(mixed.y), True
         for place, labels in mixed.labels.items():

@@ -205,6 +205,7 @@ class AuthorStep(Step):
 
 
 def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
+    """Return one-hot targets, in which mixed labels have their shares."""
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
@@ -367,6 +368,7 @@ def _leaves(kept: Mapping[str, object]) -> list[Any]:
 
 
 def _flat(value: Any) -> list[Any]:
+    """Return the leaves of nested dictionaries, lists and tuples."""
     match value:
         case Mapping():
             return [leaf for part in value.values() for leaf in _flat(part)]

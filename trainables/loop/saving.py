@@ -57,6 +57,7 @@ def restore(folder: Path, trial: Trial) -> About:
 
 
 def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.Values) -> None:
+    """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
     state, model = trial.program.state, trial.program.model
     layers = {layer.path: layer for layer in sharded_embedding.layers_of(model)}
     found: dict[int, np.ndarray[Any, Any]] = {}
@@ -137,6 +138,7 @@ def _averages(average: Average) -> dict[str, Any]:
 
 
 def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
+    """Return variables by path, each once; a number distinguishes those with the same path."""
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
     for variable in {id(raw_of(v)): v for v in variables}.values():
@@ -152,6 +154,7 @@ def _copied(state: State, variables: Mapping[str, Any]) -> Values:
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
+    """Assign the values of those variables that the state has."""
     for path, variable in variables.items():
         if path in values and state.values(raw_of(variable)) is not None:
             state.put(raw_of(variable), values[path])

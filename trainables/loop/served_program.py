@@ -132,6 +132,7 @@ class Weight:
             self.variable.assign_sub(change)
 
     def _update_rows(self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float) -> None:
+        """Apply a sparse gradient to the rows that it names."""
         rows = gradient.indices
         before = [slot.sparse_read(rows) for slot in self.slots]
         change, slots = self.rule.change(gradient.values, before, rate, number)
@@ -273,6 +274,7 @@ class ServedProgram(Program):
         return total, seen
 
     def _found(self, sums: np.ndarray[Any, Any], seen: int) -> dict[str, float]:
+        """Return metrics and mean losses from the sums over all batches."""
         names = self._names()
         losses = {name: float(value) / max(seen, 1) for name, value in zip(names, sums[1:], strict=False)}
         variables, values, start = self.model.metrics_variables, [], 1 + len(names)
@@ -285,6 +287,7 @@ class ServedProgram(Program):
         return {**scalars({name: np.asarray(value) for name, value in found.items() if name != "loss"}), **losses}
 
     def _weights_finite(self) -> bool:
+        """Return whether all trained weights are finite."""
         for weight in self._weights:
             with tf.device(weight.device):
                 if not bool(all_finite([weight.variable.read_value()])):
@@ -292,6 +295,7 @@ class ServedProgram(Program):
         return True
 
     def _check_metrics(self, validation: Examples | None) -> None:
+        """Raise Refused for a metric that is not a sum over batches, by trying a few validation examples."""
         begun = {v.path: v.numpy() for v in self.model.metrics_variables}
         odd = [path for path, value in begun.items() if np.any(value)]
         if odd:
@@ -310,6 +314,7 @@ class ServedProgram(Program):
     # ---- traced functions, which run on a worker
 
     def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
+        """Trace a step for batches of any size, with each tensor of a batch as an argument."""
         example = data.example()
 
         def flat(*given: tf.Tensor) -> tf.Tensor:
@@ -323,6 +328,7 @@ class ServedProgram(Program):
         )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Compute a batch's gradients, send them to the servers and return the batch's packed results."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number)
@@ -337,6 +343,7 @@ class ServedProgram(Program):
         return self._packed(finite, losses, counted, size)
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Return a batch's packed results of evaluation."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)
@@ -389,6 +396,7 @@ class ServedProgram(Program):
 
 
 def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
+    """Yield the batches of these chunks, gathered."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
@@ -396,6 +404,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
 
 
 def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+    """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if own_rate(optimizer) is None:

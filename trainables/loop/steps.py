@@ -434,6 +434,8 @@ def _is_int32(leaf: Any) -> bool:
 
 
 def _as_float32(predicted: Any) -> Any:
+    """Cast floating outputs to float32 and keep their Keras masks."""
+
     def cast(t: tf.Tensor) -> tf.Tensor:
         if not t.dtype.is_floating or t.dtype == tf.float32:
             return t

@@ -113,6 +113,7 @@ class Trial:
         return data.in_training_batches if as_trained else data
 
     def _compile_updates(self) -> None:
+        """Compile updates with XLA if asked to, and count the time."""
         self.stopwatch.begin()
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if self.program.compile_updates(self.walk):
@@ -372,6 +373,7 @@ class Trial:
         self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
+        """Train one epoch in the strategy's scope; what traces read belongs to the structure."""
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
@@ -379,6 +381,7 @@ class Trial:
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
+        """Pass the objective to the patience rule and the plateau schedule."""
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:

@@ -286,6 +286,8 @@ class Graph:
         return self.replicas.run(clip, parts) if self.recipe.clipping else parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
+        """Apply the gradients of each update by its optimizer, on all replicas."""
+
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
                 self.optimizer_of[id(update)].apply([_as_slices(g) for g in part], self._changed[id(update)])
@@ -457,6 +459,7 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
+        """Set the learning rate of an update's optimizer, unless that keeps its own."""
         if update.optimizer is None:
             self._assign_rate(self.optimizer, rate)
         elif update.rate is not None:

@@ -129,6 +129,7 @@ class Xla:
         self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
 
     def _next(self) -> None:
+        """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
         self._known.clear()
         self._way = next(self._ways, None)
         self._compose()
@@ -157,6 +158,7 @@ def reason(error: Exception) -> str:
 
 
 def _ways(graph: Graph) -> Iterator[Way]:
+    """Yield the ways of compiling updates, from the one that compiles most to the one that compiles least."""
     if _hindrance(graph):
         return
     if graph.replicas.number > 1:
@@ -195,6 +197,7 @@ def _all(batch: Any) -> tf.Tensor:
 
 
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
+    """Return a function that XLA compiles, with the states of seed generators as arguments."""
     generators = random_layers.generators_of(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:

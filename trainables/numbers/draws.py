@@ -234,6 +234,7 @@ def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
+    """Draw ``count`` random words of 32 bits."""
     return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
         tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
     )
@@ -252,6 +253,7 @@ def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
 
 
 def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
+    """Return numbers in [0, 1) from the low bits of words; raises CannotCompile for an unknown type."""
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
     bits, exponent, unsigned = _MANTISSA[dtype]

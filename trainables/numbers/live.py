@@ -129,6 +129,8 @@ class LiveNumber:
 
 @dataclass(frozen=True)
 class _Entry:
+    """A live number, with what is needed to set it for another trial."""
+
     number: LiveNumber
     default: float | None
     meaning: Mapping[str, float] | None
@@ -247,6 +249,7 @@ def _number(
     meaning: Mapping[str, float] | None,
     within: table.Bounds | None,
 ) -> float:
+    """Return a parameter's value as a float, or the default; raises KeyError if there is neither."""
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not Mark.ABSENT:
         return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
