@@ -1,9 +1,9 @@
-"""The training: Keras models under a `tf.distribute` strategy, for `sweep` or for a notebook.
+"""Training of Keras models under a `tf.distribute` strategy, for `sweep` or for a notebook.
 
-Importing this package imports nothing heavy; TensorFlow comes with `trainables.keras_trainable`.
+Importing this package imports nothing heavy. `trainables.keras_trainable` imports TensorFlow.
 """
 
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-"""As `sweep` sets it, for those who import this package alone."""
+"""The same value that `sweep` sets, for code that imports this package alone."""

@@ -1,4 +1,4 @@
-"""ResNet-20 and ResNet-50 on CIFAR-10, the image classifier that everyone knows."""
+"""ResNet-20 and ResNet-50 for CIFAR-10."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ MEAN, STDDEV = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the trai
 
 
 class CifarResNet(KerasTrainable):
-    """CIFAR-10 through `keras.datasets` (downloaded once, then cached by Keras).
+    """A ResNet for CIFAR-10, which `keras.datasets` downloads once and caches.
 
-    Beside the standard hyperparameters it reads ``depth`` (20 or 50), ``augmentation`` (none, low, medium,
-    high: flips, and crops by up to 2, 4 or 6 pixels) and ``dropout``.
+    Besides the standard hyperparameters it reads ``depth`` (20 or 50), ``augmentation`` (none, low, medium or high:
+    flips, and crops by up to 2, 4 or 6 pixels) and ``dropout``.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """50,000 training and 10,000 test images as they are stored, one byte a channel."""
+        """Return 50,000 training and 10,000 test images as they are stored, as uint8, with int32 labels."""
         (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
         return (x_train, y_train.ravel().astype(np.int32)), (x_test, y_test.ravel().astype(np.int32))
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Standardised inputs, a residual net, logits in float32."""
+        """Return a residual network that standardises its inputs and outputs float32 logits.
+
+        Raises ValueError if ``depth`` is neither 20 nor 50.
+        """
         inputs = keras.Input((32, 32, 3), dtype="uint8")
         x = keras.layers.Rescaling(
             [1 / (255 * s) for s in STDDEV], [-m / s for m, s in zip(MEAN, STDDEV, strict=True)]
@@ -47,7 +50,7 @@ class CifarResNet(KerasTrainable):
         return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Mirror half of the images and shift all of them by a few pixels."""
+        """Flip half of the images, chosen at random, and shift all of them by a few pixels."""
         if "augmentation" not in hp:
             return x
         padding = tf.convert_to_tensor(hp.live("augmentation", meaning=PADDING))
@@ -56,7 +59,10 @@ class CifarResNet(KerasTrainable):
 
 
 def resnet20(x: Any) -> Any:
-    """Three stages of three basic blocks, 16 to 64 filters (He et al., Deep Residual Learning, section 4.2)."""
+    """Apply three stages of three basic blocks, with 16 to 64 filters.
+
+    Source: He et al., Deep Residual Learning, section 4.2.
+    """
     x = _convolution(x, 16, 3, 1)
     for stage, filters in enumerate((16, 32, 64)):
         for block in range(3):
@@ -68,7 +74,10 @@ def resnet20(x: Any) -> Any:
 
 
 def resnet50(x: Any) -> Any:
-    """Bottleneck blocks 3, 4, 6, 3 (He et al., table 1), with a 3 x 3 stem for small images."""
+    """Apply stages of 3, 4, 6 and 3 bottleneck blocks after a 3 x 3 stem for small images.
+
+    Source: He et al., Deep Residual Learning, table 1.
+    """
     x = _convolution(x, 64, 3, 1)
     for stage, (blocks, filters) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
         for block in range(blocks):
@@ -81,6 +90,7 @@ def resnet50(x: Any) -> Any:
 
 
 def _convolution(x: Any, filters: int, size: int, stride: int, activation: str | None = "relu") -> Any:
+    """Apply a convolution without bias, batch normalisation and an activation."""
     x = keras.layers.Conv2D(
         filters, size, strides=stride, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)
@@ -89,6 +99,7 @@ def _convolution(x: Any, filters: int, size: int, stride: int, activation: str |
 
 
 def _add(x: Any, y: Any, filters: int, stride: int) -> Any:
+    """Add a block's output to its input, which is projected if their shapes differ, and apply ReLU."""
     if stride != 1 or x.shape[-1] != filters:
         x = _convolution(x, filters, 1, stride, activation=None)
     return keras.layers.Activation("relu")(keras.layers.Add()([x, y]))

@@ -1,4 +1,4 @@
-"""Which advertisements are clicked: the model of a table too large for one device, on synthetic data."""
+"""Click prediction for advertisements, on synthetic data: a model whose table can be too large for one device."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import numpy as np
 from sweep.hyperparameters import Hyperparameters
 from trainables.keras_trainable import KerasTrainable, ShardedEmbedding
 
-FIELDS = 8  # what is known of a request: user, page, advertisement, ...
+FIELDS = 8  # features of a request: user, page, advertisement, ...
 
 
 class ClickThrough(KerasTrainable):
-    """Eight whole numbers about a request, drawn by a power law as such data are, and whether it ended in a click.
+    """A model that predicts from eight integers about a request whether it ends in a click.
 
-    Beside the standard hyperparameters it reads ``rows`` (2000) and ``vector`` (8) of its table, ``examples`` (20000)
-    and ``width`` (32) of the hidden layer. Every number has a weight of its own that the data were made with: a loss
-    near 0.69 is that of guessing.
+    The integers follow a power law, as such data do. Each has a hidden weight from which the labels were drawn. A loss
+    of 0.69 is that of guessing.
+
+    Besides the standard hyperparameters it reads ``rows`` (2000), ``vector`` (8) and ``lazy`` (false) of its table,
+    ``examples`` (20000), and ``width`` (32) of the hidden layer.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Examples of which the last tenth validates."""
+        """Return synthetic examples, a tenth of them as validation data."""
         rows, count = hp.integer("rows", 2000), hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
-        drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # few numbers are met often
+        drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # a few of the numbers occur often
         ids = (drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)).astype(np.int32)
         taste = rng.normal(0, 1, rows)
         chance = 1 / (1 + np.exp(-1.5 * taste[ids].sum(1) / np.sqrt(FIELDS)))
@@ -34,7 +36,7 @@ class ClickThrough(KerasTrainable):
         return (ids[held_out:], clicked[held_out:]), (ids[:held_out], clicked[:held_out])
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """One table for all fields, then a small network."""
+        """Return a network with one embedding table for all fields."""
         ids = keras.Input((FIELDS,), dtype="int32")
         table = ShardedEmbedding(hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False))
         x = keras.layers.Flatten()(table(ids))
@@ -42,9 +44,9 @@ class ClickThrough(KerasTrainable):
         return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x), name="click_through")
 
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Of a click or none."""
+        """Return the binary crossentropy between clicks and predictions."""
         return keras.losses.BinaryCrossentropy()
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """The area under the curve, by which such models are judged."""
+        """Return the area under the ROC curve, the usual measure for such models."""
         return [keras.metrics.AUC(name="auc")]

@@ -1,4 +1,4 @@
-"""A small convolutional net on scikit-learn's bundled handwritten digits: real data, no download."""
+"""A small convolutional network for scikit-learn's handwritten digits: real data, no download."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STRENGTH = {"none": 0.0, "low": 0.1, "medium": 0.3, "high": 0.6}
 
 
 class DigitsCNN(KerasTrainable):
-    """Ten classes of 8 x 8 grey images; 1,437 to train on, 360 to validate.
+    """A convolutional network that sorts grey images of 8 x 8 pixels into ten classes.
 
-    Beside the standard hyperparameters it reads ``augmentation`` (none, low, medium, high), ``filters`` (16)
-    and ``dropout`` (0).
+    1,437 images are for training and 360 for validation. Besides the standard hyperparameters it reads ``augmentation``
+    (none, low, medium or high), ``filters`` (16) and ``dropout`` (0).
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Images scaled to [0, 1]; the split is the same for every trial and stratified by class."""
+        """Return images scaled to [0, 1], with the same split for every trial, stratified by class."""
         x, y = load_digits(return_X_y=True)
         images = (x.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
         x_train, x_val, y_train, y_val = train_test_split(
@@ -34,7 +34,7 @@ class DigitsCNN(KerasTrainable):
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Two convolutions, two dense layers, logits in float32."""
+        """Return a network of two convolutions and two dense layers, with float32 logits."""
         filters = hp.integer("filters", 16)
         layers = [
             keras.Input((8, 8, 1)),
@@ -48,7 +48,7 @@ class DigitsCNN(KerasTrainable):
         return keras.Sequential(layers, name="digits_cnn")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Small rotations, scalings and shifts."""
+        """Rotate, scale and shift the images a little."""
         if "augmentation" not in hp:
             return x
         return augmentation.affine(x, draws, hp.live("augmentation", meaning=STRENGTH))

@@ -1,6 +1,7 @@
-"""Distillation on scikit-learn's bundled digits: a small net learns from labels and from what a large one thinks.
+"""Distillation on scikit-learn's digits: a small network learns from labels and from a large network's predictions.
 
-An example of a training step of one's own: the loop takes the gradients, over all replicas, and applies them.
+This is an example of a custom `train_step`. It returns losses; the training loop computes their gradients over all
+replicas and applies them.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ HIDDEN = (256, 128)
 
 
 class DistilledDigits(KerasTrainable):
-    """Ten classes of 8 x 8 grey images, flattened; 300 to train on, 1,497 to validate.
+    """A student network that learns to classify flattened 8 x 8 images of digits from labels and a teacher.
 
-    Beside the standard hyperparameters it reads ``units`` (8) of the student, ``alpha`` (0.5: the share of the
-    teacher's opinion in the loss), ``temperature`` (4: how soft that is) and ``noise`` (0.1, added to the images).
+    300 images are for training and 1,497 for validation. Besides the standard hyperparameters it reads ``units`` (8) of
+    the student, ``alpha`` (0.5, the teacher's share of the loss), ``temperature`` (4, which softens the predictions)
+    and ``noise`` (0.1, the standard deviation of the noise added to the images).
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Pixels from 0 to 1; the split is the same for every trial and stratified by class."""
+        """Return pixels from 0 to 1, with the same split for every trial, stratified by class."""
         x_train, x_val, y_train, y_val = _digits()
         return (x_train[:300], y_train[:300]), (
             np.concatenate([x_train[300:], x_val]),
@@ -39,18 +41,21 @@ class DistilledDigits(KerasTrainable):
         )
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """The student, logits in float32; the teacher is kept beside it, and is not trained."""
+        """Return the student, which outputs float32 logits, and keep the frozen teacher as an attribute."""
         self.teacher = _net(*HIDDEN, name="teacher")
         self.teacher.set_weights(taught())
         self.teacher.trainable = False
         return _net(hp.integer("units", 8), name="student")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Noise, other for each image and update: the teacher is asked about images that nobody has labelled."""
+        """Add noise that differs between images and updates, so the teacher is asked about images without a label."""
         return x + hp.live("noise", 0.1) * draws.normal((64,))
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
-        """Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2."""
+        """Return the distillation loss and the distance between student and teacher, per example.
+
+        Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
+        """
         alpha, temperature = hp.live("alpha", 0.5), hp.live("temperature", 4.0)
         logits = model(batch.x, training=True)
         batch.measure(logits)
@@ -62,14 +67,15 @@ class DistilledDigits(KerasTrainable):
 
 @functools.cache  # once per worker
 def taught() -> list[Any]:
-    """The weights of the teacher: a few seconds with scikit-learn, on the images that the student sees and 1,137 more.
+    """Train the teacher with scikit-learn for a few seconds and return its weights.
 
-    Put here what loads your own. It must give the same numbers whenever it is called, and must not draw from `random`
-    or `np.random`, which are the trial's.
+    It sees the student's training images and 1,137 more. In your own trainable, load your weights here. The function
+    must return the same numbers at each call, and must not draw from `random` or `np.random`, which belong to the
+    trial.
     """
     x, _, y, _ = _digits()
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)
-    with threadpool_limits(1):  # the same sums on every machine, and workers do not fight for cores
+    with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(30):
             net.partial_fit(x, y, classes=range(10))
     return [part for pair in zip(net.coefs_, net.intercepts_, strict=True) for part in pair]

@@ -1,4 +1,4 @@
-"""`KerasTrainable`: the class whose subclasses give data and a model; `Session` trains them."""
+"""The base class `KerasTrainable`: subclasses define data and a model, and `Session` trains them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Upd
 
 
 class KerasTrainable(Author):
-    """A Keras model and its data, trained as the hyperparameters of a trial say.
+    """A Keras model and its data, trained with the hyperparameters of a trial.
 
-    Subclasses define `data` and `model`, and override whatever else of `Author` they want to do their own way. In a
-    test or a notebook, an object is a `sweep.contract.Trainable` itself: ``begin(assignment)``, then ``train(report)``.
-    A sweep calls its `Session`, so that an author's own ``self.train``, ``self.test`` or ``def save`` harm nothing.
+    Subclasses define `data` and `model`, and override any other method of `Author`. In a test or a notebook, an
+    instance is a `sweep.contract.Trainable` itself: ``begin(assignment)``, then ``train(report)``. A sweep calls its
+    `Session` instead, so a subclass may have its own ``self.train``, ``self.test`` or ``def save``.
     """
 
     __trainable__ = Session
 
     @property
     def _session(self) -> Session:
-        """Made at the first call, so that a subclass's `__init__` need not call this class's."""
+        """Return the session, which is created at the first use so that `__init__` need not call this class's."""
         if "_session" not in vars(self):
             self.__trainable__(self)
         session: Session = vars(self)["_session"]
@@ -40,13 +40,16 @@ class KerasTrainable(Author):
 
     @property
     def example(self) -> tuple[Any, ...]:
-        """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
+        """Return the first training example, as a batch of one.
+
+        A program that was made with it serves only trials with the same example.
+        """
         self._session.example_read = True
         return self.first_example
 
     @property
     def some_targets(self) -> Any:
-        """The targets of the first training examples, see `Author.some_targets`."""
+        """Return the targets of the first training examples; see `Author.some_targets`."""
         self._session.targets_read = True
         return self._some_targets
 
@@ -56,25 +59,28 @@ class KerasTrainable(Author):
 
     @property
     def trial_number(self) -> int:
-        """The number of this trial, as for a file of its own; for `callbacks` and the hooks of trials and epochs."""
+        """Return the number of the trial, for example to name a file.
+
+        It can be read in `callbacks` and in the hooks of trials and epochs.
+        """
         return self._session.number
 
     def stop(self, reason: str) -> None:
-        """End this trial as completed after the present epoch; for `on_epoch_end`."""
+        """End the trial as completed after the present epoch; for `on_epoch_end`."""
         self._session.stop(reason)
 
     def scale_rate(self, factor: float) -> None:
         """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
         self._session.scale_rate(factor)
 
-    # ---- by hand, as `Session` does it
+    # ---- without a sweep: the methods of `Session`
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Meet the other ranks; returns when all have come."""
+        """Wait until all ranks have joined the trial."""
         self._session.join(devices, training)
 
     def leave(self, reason: str) -> None:
-        """Let go of what ranks wait for from one another, and tell the others why."""
+        """Stop waiting for the other ranks, and tell them the reason."""
         self._session.leave(reason)
 
     def begin(self, assignment: Assignment) -> None:
@@ -82,33 +88,36 @@ class KerasTrainable(Author):
         self._session.begin(assignment)
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        """Train epoch by epoch until all epochs are done or ``report`` returns False.
+
+        Raises Diverged, and Stopped if the author's code ends the trial.
+        """
         self._session.train(report)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy an exact checkpoint; the function returned writes it."""
+        """Copy the state of the trial and return a function that writes it as a checkpoint."""
         return self._session.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Go on from an exact checkpoint; returns its epoch."""
+        """Continue from a checkpoint and return its epoch."""
         return self._session.restore(folder)
 
     def group(self) -> TrialGroup:
-        """What trains trials of one structure together."""
+        """Return a group that trains several trials of one structure together."""
         return self._session.group()
 
     def facts(self) -> Facts:
-        """Where and how the present trial runs."""
+        """Return where and how the present trial runs."""
         return self._session.facts()
 
     def trained_model(self) -> keras.Model:
-        """The present trial's model by itself, with the weights that it is validated with."""
+        """Return the trial's model without the parts that training adds, with the weights that it is validated with."""
         return self._session.trained_model()
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model as keras, saved_model or onnx, and prove that it is this trial's."""
+        """Write the model as keras, saved_model or onnx, and check the files' predictions."""
         return self._session.export(folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """The metrics of the present trial's model on the third part of `data`; None without it."""
+        """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none."""
         return self._session.test()

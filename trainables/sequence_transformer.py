@@ -1,4 +1,4 @@
-"""A small transformer encoder that reads scikit-learn's bundled digits row by row: real data, no download."""
+"""A small transformer encoder that reads scikit-learn's digits row by row: real data, no download."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from trainables.keras_trainable import KerasTrainable
 
 
 class SequenceTransformer(KerasTrainable):
-    """Sequences of eight tokens (a row of eight pixels each), ten classes; 1,437 to train on, 360 to validate.
+    """A transformer that classifies digits as sequences of eight tokens, each a row of eight pixels.
 
-    Beside the standard hyperparameters it reads ``width`` (32), ``heads`` (4), ``depth`` (2, blocks), ``dropout``
-    (0) and ``pre_norm`` (true: normalise before each part of a block, false: after it, as in the first paper).
+    There are ten classes, 1,437 images for training and 360 for validation. Besides the standard hyperparameters it
+    reads ``width`` (32), ``heads`` (4), ``depth`` (2, the number of blocks), ``dropout`` (0) and ``pre_norm`` (true:
+    normalise before each part of a block; false: after it, as in the first paper).
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Sequences of shape (examples, 8, 16): the row's pixels in [0, 1], then its place as a one-hot vector."""
+        """Return sequences of shape (examples, 8, 16).
+
+        A token has a row's pixels, scaled to [0, 1], and its position as a one-hot vector.
+        """
         x, y = load_digits(return_X_y=True)
         places = np.broadcast_to(np.eye(8), (len(x), 8, 8))
         tokens = np.concatenate([x.reshape(-1, 8, 8) / 16, places], axis=-1).astype(np.float32)
@@ -31,10 +35,10 @@ class SequenceTransformer(KerasTrainable):
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Embed, attend, average over the sequence; logits in float32."""
+        """Return an encoder whose outputs are averaged over the sequence, with float32 logits."""
         width = hp.integer("width", 32)
         inputs = keras.Input((8, 16))
-        x = keras.layers.Dense(width)(inputs)  # of a one-hot place, a learned embedding of the position
+        x = keras.layers.Dense(width)(inputs)  # also embeds the position, which is a one-hot vector
         for _ in range(hp.integer("depth", 2)):
             x = _block(x, width, hp.integer("heads", 4), self.dropout(hp), pre_norm=hp.flag("pre_norm", default=True))
         x = keras.layers.LayerNormalization()(x)
@@ -43,12 +47,12 @@ class SequenceTransformer(KerasTrainable):
 
 
 def _block(x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool) -> Any:
-    """Self-attention and a small net, each added to what comes in.
+    """Apply self-attention and a small network, each with a residual connection.
 
     Sources: Vaswani et al., Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the
-    Transformer Architecture, figure 1, for the norm before each part.
+    Transformer Architecture, figure 1, for normalisation before each part.
     """
-    # Without biases: the softmax cancels that of the keys, and Adam would blow up its rounding errors.
+    # No biases: the softmax cancels the keys' bias, and Adam would amplify its rounding errors.
     attention = keras.layers.MultiHeadAttention(heads, width // heads, dropout=dropout, use_bias=False)
     net = keras.Sequential([keras.layers.Dense(4 * width, activation="gelu"), keras.layers.Dense(width)])
     for part in (lambda t: attention(t, t), net):

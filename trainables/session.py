@@ -1,7 +1,8 @@
-"""`Session`: what trains the trials of one author's object, one after the other.
+"""The `Session`, which trains the trials of one trainable, one after the other.
 
-Compiled programs are kept between trials: what `model`, `loss`, `metrics`, `optimizer` and `augment` read as
-plain values is the structure of a program, and a trial whose structure is at hand resets it in place.
+It keeps compiled programs between trials. The plain hyperparameters that `model`, `loss`, `metrics`, `optimizer` and
+`augment` read are the structure of a program. For another trial of the same structure the program is reset in place,
+without compiling.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from trainables.replicas import keras_corrections
 from trainables.state import attributes, checkpoint, initializers, origins, owned, pristine, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
-"""The attributes of an author's object that are not its author's."""
+"""Attributes that this package sets on a trainable; all other attributes belong to its author."""
 
 
 class Aside(NamedTuple):
-    """A trial that is put aside for another one."""
+    """A suspended trial, without the state of its program."""
 
     trial: Trial
     setting: Setting
@@ -57,9 +58,9 @@ class Aside(NamedTuple):
 
 
 class Session(Joining):
-    """Trains, saves, restores and exports trials of an author: the `sweep.contract.Trainable` that workers call.
+    """The `sweep.contract.Trainable` of an author's class: it trains, saves, restores and exports trials.
 
-    Whatever the author calls his own attributes and methods, nothing of them is taken for one of these.
+    It is an object of its own, so authors may use any names for their attributes and methods.
     """
 
     def __init__(self, author: Author) -> None:
@@ -68,10 +69,10 @@ class Session(Joining):
         self._programs = Programs()
         self._data = AuthorData(OWN)
         self._trials = pristine.Trials(OWN)
-        self._left: pristine.Left | None = None  # by hooks and callbacks of the present trial
-        self._number: int | None = None  # the present trial's, where its own things are made, and not a program
+        self._left: pristine.Left | None = None  # what hooks and callbacks of the present trial have changed
+        self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
         self.example_read = self.targets_read = False
-        """Whether the making of the present program has read `Author.example` and `Author.some_targets`."""
+        """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
         self._hp: Hyperparameters | None = None
         self._setting: Setting
         self._spans: tuple[Span, ...] = ()
@@ -81,19 +82,26 @@ class Session(Joining):
 
     @property
     def depends_on(self) -> object:
-        """What the author names in ``depends_on``: files that a trial depends on beside its code and its data."""
+        """Return the author's ``depends_on``: files that a trial depends on besides its code and its data."""
         return getattr(self._author, "depends_on", None)
 
     @property
     def trial(self) -> Trial:
-        """Return the present trial; raise RuntimeError before the first one has begun."""
+        """Return the present trial.
+
+        Raises RuntimeError before the first trial has begun.
+        """
         if self._trial is None:
             raise RuntimeError("no trial has begun")
         return self._trial
 
     @property
     def number(self) -> int:
-        """The present trial's number; raises RuntimeError where what later trials use as well is made."""
+        """Return the number of the present trial.
+
+        Raises RuntimeError while data, a model or a step is made or traced, because other trials will use these as
+        well.
+        """
         if self._number is None or not tf.executing_eagerly():
             raise RuntimeError(
                 "trial_number is read where data, a model or a step are made, which later trials use as well; read it "
@@ -102,7 +110,7 @@ class Session(Joining):
         return self._number
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial: its devices, data and program, everything random from its seed."""
+        """Prepare a trial: devices, data and program, with everything random derived from its seeds."""
         with imports.seeded(assignment.data_seed):
             self._begin(assignment)
 
@@ -133,7 +141,7 @@ class Session(Joining):
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> Trial:
-        """Return the present trial at the beginning of a phase, without what the phase before leaves to it."""
+        """Prepare the present trial for a phase and return it, without the weights of the phase before."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
@@ -191,7 +199,7 @@ class Session(Joining):
         return trial
 
     def _enter_next(self, trial: Trial) -> Trial:
-        """Return the trial in its next phase, with the weights that it has now."""
+        """Return the trial in its next phase, which continues with the present weights."""
         carried = Carried(trial.program)
         owned.undo(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
@@ -200,7 +208,10 @@ class Session(Joining):
         return following
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        """Train epoch by epoch until all epochs are done or ``report`` returns False.
+
+        Raises Diverged, and Stopped if the author's code ends the trial.
+        """
         try:
             self._train(report)
         finally:
@@ -218,13 +229,13 @@ class Session(Joining):
             raise Stopped(trial.stopped)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy an exact checkpoint, and return the function that writes it, in any thread."""
+        """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread."""
         return saving.save(folder, self.trial, checked_memory(self._author.memory), self._data.fingerprint)
 
     def restore(self, folder: Path) -> int:
-        """Go on from an exact checkpoint and return its epoch.
+        """Continue from a checkpoint and return its epoch.
 
-        Raises CheckpointError, and OtherData for a checkpoint of a trial on other data.
+        Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
         """
         trial, (phase, data) = self.trial, checkpoint.before(folder)
         self._data.check(data, folder.name)
@@ -264,15 +275,15 @@ class Session(Joining):
     # ---- several trials in turns
 
     def group(self) -> Group:
-        """Return what trains trials of one structure together."""
+        """Return a group that trains several trials of one structure together."""
         return Group(self)
 
     def aside(self) -> Aside:
-        """Return all that is held of the present trial, but for the program's state."""
+        """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
         return Aside(self.trial, self._setting, self._spans, self._author.memory)
 
     def go_on(self, aside: Aside) -> None:
-        """Be with a trial that was put aside; the program's state stays as it is."""
+        """Switch back to a suspended trial, without changing the state of the program."""
         self._trial, self._setting, self._spans, self._author.memory = aside
         self._number = aside.trial.assignment.trial
         self._hp, author, trial = aside.trial.hp, self._author, aside.trial
@@ -282,7 +293,7 @@ class Session(Joining):
         attributes.put(author, OWN, {**self._data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: Trial) -> bool:
-        """Return whether a trial would have the program and the data of another one, as far as its parameters tell."""
+        """Return whether a trial would use the program and the data of another one, judging by its parameters."""
         hp, was = Hyperparameters(assignment.params), other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
@@ -292,7 +303,10 @@ class Session(Joining):
         return same and all(hp.agree(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Yield the losses of updates at these rates, for `plan --find-lr`; the trial cannot be used after."""
+        """Yield the loss of one update at each of these rates, for `plan --find-lr`.
+
+        The trial cannot be used afterwards. Raises Refused if the loop does not set the learning rate.
+        """
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
@@ -303,7 +317,10 @@ class Session(Joining):
             yield from trial.try_rates(rates)
 
     def try_phases(self) -> Iterator[int]:
-        """Enter one phase after the other and yield its epochs, for `plan --time`; the trial cannot be used after."""
+        """Enter the phases one after the other and yield the epochs of each, for `plan --time`.
+
+        The trial cannot be used afterwards.
+        """
         epochs = self.trial.assignment.epochs
         for span in (span for span in self._spans if span.first < epochs):
             if span.number:
@@ -312,7 +329,7 @@ class Session(Joining):
             yield min(span.length(epochs), epochs - span.first)
 
     def stop(self, reason: str) -> None:
-        """End this trial as completed after the present epoch; for `on_epoch_end`."""
+        """End the trial as completed after the present epoch; for `on_epoch_end`."""
         self.trial.stopped = reason or "on_epoch_end() said so"
 
     def scale_rate(self, factor: float) -> None:
@@ -320,26 +337,29 @@ class Session(Joining):
         self.trial.scale_rate(factor)
 
     def trained_model(self) -> keras.Model:
-        """Return the present trial's model by itself, with the weights that it is validated with."""
+        """Return the trial's model as the author's `model` makes it, with the weights that it is validated with."""
         return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        """Write the model as keras, saved_model or onnx, and check the files' predictions in a fresh process."""
         trial = self.trial
         exporting.check(trial, formats)
         text = self._author.preprocessing(trial.hp)
         return exporting.export(trial, self._plain(), text, folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """Return the metrics of the trial's model on the third part of `data`, which runs again; None without it."""
+        """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none.
+
+        Runs `data` again.
+        """
         trial = self.trial
         data = self._data.test(self._author, trial.hp, trial.placement, trial.assignment)
         return None if data is None else trial.test(data)
 
-    # ---- how it is done
+    # ---- internals
 
     def _plain(self) -> plain_model.Plain:
-        """Make the present trial's model once more, of the author's methods alone."""
+        """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author, trial, live = self._author, self.trial, self._author.live
         seeded = imports.seeded(trial.assignment.data_seed)
         with attributes.as_left(author, OWN, self._data.bare), pristine.unmade(), seeded:
@@ -352,7 +372,10 @@ class Session(Joining):
                 author.live = live
 
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
-        """Return a program of this trial's structure in its initial state; to be called inside the strategy's scope."""
+        """Return a program of the trial's structure in its initial state; call it inside the strategy's scope.
+
+        Takes a kept program if one fits, and builds one otherwise.
+        """
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
@@ -363,7 +386,7 @@ class Session(Joining):
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self._data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
-        alone = fit or served or callbacks.hear_batches  # another loop trains it than those that are kept
+        alone = fit or served or callbacks.hear_batches  # other loops, whose programs are not kept
         held = None if alone else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
@@ -386,7 +409,7 @@ class Session(Joining):
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
                 kept = attributes.kept(self._author, OWN)
                 if compiles:
-                    global_batch_size(hp, placement, train)  # which is a part of what XLA compiles
+                    global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
                 wanted = Wanted(placement, recipe, seed, self._present, kept, compiles, callbacks, fit)
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
@@ -412,22 +435,27 @@ class Session(Joining):
         )
         if built.kept:
             most = cache.room(placement, assignment.devices)
-            weights.keep(most["host"] / 2)  # which counts among what the first program takes
+            weights.keep(most["host"] / 2)  # weights count towards the memory of the first program
             share = cache.share_of_room(used, cache.memory_used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
     def _copy_fitted(self) -> dict[str, object]:
-        """Give the author's object copies of the layers that `data` has fitted, for the program that is being made."""
+        """Replace the layers on the author's object that `data` has fitted by copies; return the copies by name.
+
+        The copies belong to the program that is being made.
+        """
         copies = author_data.fitted_copies(self._data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
-        """Let a used program begin this trial; return False where only a new one can.
+        """Prepare a used program for a trial that begins; return False if a new program is needed.
 
-        `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
+        `owned.undo` has reset the program to the start of its first trial. With another seed, the author's methods run
+        again and the program takes over their initial values, unless they have drawn numbers, which may be constants of
+        the graph.
         """
         if program.parts.record.seed == seed:
             return True
@@ -441,7 +469,10 @@ class Session(Joining):
             return program.begin_as(building.make(self._author, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:
-        """Return the hyperparameters of the present trial, for traces: a program outlives the trial it was made for."""
+        """Return the hyperparameters of the present trial, for traces.
+
+        A program may outlive the trial that it was made for. Raises RuntimeError before the first trial has begun.
+        """
         if self._hp is None:
             raise RuntimeError("no trial has begun")
         return self._hp

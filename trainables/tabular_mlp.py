@@ -1,4 +1,4 @@
-"""A multilayer perceptron on scikit-learn's bundled diabetes table: regression on real data, no download."""
+"""A multilayer perceptron on scikit-learn's diabetes table: regression on real data, no download."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from trainables.keras_trainable import KerasTrainable
 
 
 class TabularMLP(KerasTrainable):
-    """Ten columns about 442 patients, and how far their disease went in a year; 353 to train on, 89 to validate.
+    """A network that predicts the progress of diabetes within a year from ten columns about a patient.
 
-    Beside the standard hyperparameters it reads ``width`` (64) and ``depth`` (2) of the hidden layers,
-    ``normalization`` (none, batch, layer) and ``dropout`` (0). A loss of 1 is that of guessing the mean.
+    353 patients are for training and 89 for validation. Besides the standard hyperparameters it reads ``width`` (64)
+    and ``depth`` (2) of the hidden layers, ``normalization`` (none, batch or layer) and ``dropout`` (0). A loss of 1 is
+    that of always predicting the mean.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Columns and target in standard deviations of the training part: validation must not leak into them."""
+        """Return columns and targets, standardised.
+
+        Mean and standard deviation are those of the training data, so that nothing leaks from the validation data.
+        """
         x, y = load_diabetes(return_X_y=True)
         x_train, x_val, y_train, y_val = train_test_split(x, y[:, None], test_size=0.2, random_state=0)
         return (
@@ -30,7 +34,10 @@ class TabularMLP(KerasTrainable):
         )
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Hidden layers of one width, then one linear output in float32; squared error follows from the targets."""
+        """Return a network with hidden layers of one width and a linear float32 output.
+
+        The loss is not defined here: for these targets, squared error is the default.
+        """
         width, normalization = hp.integer("width", 64), hp.choice("normalization", ("none", "batch", "layer"), "none")
         layers: list[Any] = [keras.Input((10,))]
         for _ in range(hp.integer("depth", 2)):

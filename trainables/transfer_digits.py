@@ -1,4 +1,4 @@
-"""Transfer learning on scikit-learn's bundled digits: what was learned on 0 to 4 helps to tell 5 to 9 apart."""
+"""Transfer learning on scikit-learn's digits: weights trained on 0 to 4 help to distinguish 5 to 9."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ HIDDEN = (128, 64)
 
 
 class TransferDigits(KerasTrainable):
-    """Five classes of 10 x 10 grey images with a digit anywhere in them; only 100 to train on, 796 to validate.
+    """A network for the digits 5 to 9, placed anywhere in 10 x 10 grey images.
 
-    Beside the standard hyperparameters it reads ``pretrained`` (true: the hidden layers begin with weights
-    trained on the other five digits) and ``dropout`` (0). The standard ``frozen_layers`` keeps the first of
-    ``hidden_1`` and ``hidden_2`` as they are, with ``frozen_epochs`` for so many epochs; then all layers are trained,
-    at ``fine_tune_learning_rate``.
+    Only 100 images are for training and 796 for validation. Besides the standard hyperparameters it reads
+    ``pretrained`` (true: the hidden layers begin with weights trained on the other five digits) and ``dropout`` (0).
+
+    The standard ``frozen_layers`` freezes the first of ``hidden_1`` and ``hidden_2``. With ``frozen_epochs`` it does so
+    for that many epochs; then all layers are trained, at ``fine_tune_learning_rate``.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
-        """Digits 5 to 9 as classes 0 to 4; the split is the same for every trial and stratified by class."""
+        """Return the digits 5 to 9 as classes 0 to 4, with the same split for every trial, stratified by class."""
         x, y = _digits(range(5, 10), copies=1)
         x_train, x_val, y_train, y_val = train_test_split(x, y, train_size=100, random_state=0, stratify=y)
         return (x_train, y_train), (x_val, y_val)
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """Two hidden layers and a new head, logits in float32."""
+        """Return two hidden layers and a new head, with float32 logits."""
         hidden = [keras.layers.Dense(n, activation="relu", name=f"hidden_{i}") for i, n in enumerate(HIDDEN, 1)]
         dropout = keras.layers.Dropout(hp.number("dropout", 0.0))
         head = keras.layers.Dense(5, dtype="float32", name="head")
@@ -47,21 +48,24 @@ class TransferDigits(KerasTrainable):
 
 @functools.cache  # once per worker
 def pretrained() -> tuple[list[Any], ...]:
-    """Kernel and bias of each hidden layer after training on digits 0 to 4: a few seconds with scikit-learn.
+    """Train on digits 0 to 4 with scikit-learn for a few seconds; return kernel and bias of each hidden layer.
 
-    Put here what loads your own weights. It must give the same numbers whenever it is called, and must not draw
-    from `random` or `np.random`, which are the trial's: a worker calls it for its first trial only.
+    In your own trainable, load your weights here. The function must return the same numbers at each call, and must not
+    draw from `random` or `np.random`, which belong to the trial: a worker calls it for its first trial only.
     """
     x, y = _digits(range(5), copies=5)
     net = MLPClassifier(HIDDEN, random_state=0)
-    with threadpool_limits(1):  # the same sums on every machine, and workers do not fight for cores
+    with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(20):
             net.partial_fit(x, y, classes=range(5))
     return tuple([kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True))
 
 
 def _digits(classes: range, copies: int) -> tuple[Any, Any]:
-    """Each image of these classes at random places of a 10 x 10 canvas, flattened, and its class from 0."""
+    """Return each image of these classes at random places of a 10 x 10 canvas, and its class counted from 0.
+
+    Each image is placed ``copies`` times. The canvases are flattened.
+    """
     x, y = load_digits(return_X_y=True)
     chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)
     canvas = np.zeros((len(chosen), 10, 10), np.float32)

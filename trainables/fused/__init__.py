@@ -1,1 +1,1 @@
-"""Several trials of one structure as one program."""
+"""Training of several trials of one structure as one program."""

@@ -1,7 +1,7 @@
-"""Batched forms of operations for `tf.vectorized_map`, where TensorFlow has none or computes one trial after the other.
+"""Batched forms of operations for `tf.vectorized_map`, if TensorFlow has none or computes one trial after the other.
 
-They are entered into TensorFlow's registry of converters (`tensorflow/python/ops/parallel_for/pfor.py`). In them a
-stacked tensor has one more dimension, in front: that of the trials.
+They are added to TensorFlow's registry of converters (`tensorflow/python/ops/parallel_for/pfor.py`). In a converter, a
+stacked tensor has one more dimension in front, the trials.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from tensorflow.python.ops.parallel_for import pfor
 from trainables.recipe.refusals import Refused
 
 MISSING = "No pfor vectorization defined for "
-"""How TensorFlow's message begins where an operation has no batched form."""
+"""Start of TensorFlow's message about an operation that has no batched form."""
 
 _present = threading.local()
 
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """Which trials draw the same random numbers: those of a stream have the same seed, and are at the same update."""
+    """The streams of all trials; trials of a stream draw the same random numbers.
+
+    They have the same seed and are at the same update.
+    """
 
     count: int
-    first: tf.Tensor  # a trial of each stream
+    first: tf.Tensor  # one trial of each stream
     of: tf.Tensor  # the stream of each trial
 
 
 @contextmanager
 def drawn_by(streams: Streams) -> Iterator[None]:
-    """Draw once for each stream inside the block, in this thread."""
+    """Draw random numbers once for each stream inside the block, in this thread."""
     before = getattr(_present, "streams", None)
     _present.streams = streams
     try:
@@ -46,17 +49,17 @@ def drawn_by(streams: Streams) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Rows that all trials have looked up in their tables."""
+    """A lookup of rows in the trials' tables."""
 
     table: tf.Tensor  # (trials, rows, ...)
-    places: tf.Tensor  # of the rows, of each trial or, where that is `alike`, of all
+    places: tf.Tensor  # row numbers: for each trial or, if `alike`, the same for all
     alike: bool
-    found: tf.Tensor  # (trials, ..., the rest of a row)
+    found: tf.Tensor  # the rows, (trials, ..., the rest of a row)
 
 
 @contextmanager
 def looked_up() -> Iterator[list[Lookup]]:
-    """Note what is looked up inside the block, in this thread: gradients of rows are kept apart for optimizers."""
+    """Record the lookups inside the block, in this thread, because optimizers treat gradients of rows separately."""
     before, found = getattr(_present, "lookups", None), list[Lookup]()
     _present.lookups = found
     try:
@@ -67,7 +70,7 @@ def looked_up() -> Iterator[list[Lookup]]:
 
 @functools.cache
 def install() -> None:
-    """Enter all of them, once per process."""
+    """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
             before = pfor._pfor_converter_registry.pop(kind, None)
@@ -76,7 +79,7 @@ def install() -> None:
 
 
 def mapped(function: Callable[..., Any], values: Any) -> Any:
-    """Return what ``function`` makes of each trial's part of the values, as one computation.
+    """Return what ``function`` returns for each trial's part of the values, in one computation.
 
     Raises Refused for an operation without a batched form.
     """
@@ -91,7 +94,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
         raise Refused(f"{kind} has no form for several trials at once") from error
 
 
-# ---- how they are computed
+# ---- converters
 
 
 def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
@@ -103,12 +106,12 @@ def _dimensions(tensor: tf.Tensor) -> list[Any]:
 
 
 def _flattened(tensor: tf.Tensor) -> tf.Tensor:
-    """The first two dimensions as one: the examples of all trials one after the other."""
+    """Return a tensor with its first two dimensions joined: the examples of all trials one after the other."""
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
 def _of_each(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """The way back from `_flattened`."""
+    """Undo `_flattened`."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
@@ -124,6 +127,7 @@ def _bitcast(kind: str, given: Any, call: Any) -> Any:
 
 
 def _zeros_like(kind: str, given: Any, call: Any) -> Any:
+    """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return given(call)
@@ -131,6 +135,7 @@ def _zeros_like(kind: str, given: Any, call: Any) -> Any:
 
 
 def _transformed(kind: str, given: Any, call: Any) -> Any:
+    """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
@@ -145,6 +150,7 @@ def _transformed(kind: str, given: Any, call: Any) -> Any:
 
 
 def _resized(kind: str, given: Any, call: Any) -> Any:
+    """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
     found = getattr(tf.raw_ops, kind)(
@@ -157,6 +163,7 @@ def _resized(kind: str, given: Any, call: Any) -> Any:
 
 
 def _in_top_k(kind: str, given: Any, call: Any) -> Any:
+    """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
@@ -166,13 +173,16 @@ def _in_top_k(kind: str, given: Any, call: Any) -> Any:
 
 
 def _of_stacked(kind: str, given: Any, call: Any) -> Any:
-    """Where TensorFlow's own form asks for images of each trial, and all have the same."""
+    """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
     call.stack_inputs([0])
     return given(call)
 
 
 def _drawn(kind: str, given: Any, call: Any) -> Any:
-    """Draw once for each stream of trials; those of one stream share the result where there is only one."""
+    """Draw once for each stream of trials, and give each trial the draws of its stream.
+
+    Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
+    """
     streams: Streams | None = getattr(_present, "streams", None)
     inputs = [call.input(i) for i in range(call.num_inputs)]
     if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
@@ -190,6 +200,7 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
 
 
 def _gathered(kind: str, given: Any, call: Any) -> Any:
+    """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
     found = given(call)
@@ -200,7 +211,10 @@ def _gathered(kind: str, given: Any, call: Any) -> Any:
 
 
 def _multiplied(kind: str, given: Any, call: Any) -> Any:
-    """Examples that all trials have, by weights of each: TensorFlow's own form copies the weights side by side."""
+    """Multiply examples that all trials share by each trial's weights.
+
+    TensorFlow's own form would copy the weights side by side.
+    """
     (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
     if differ or not stacked:
         return given(call)
@@ -208,20 +222,20 @@ def _multiplied(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.matmul(examples[None], weights, **turned))
 
 
-# Loops over time steps.
+# Loops over time steps
 
 
 def _looped(kind: str, given: Any, call: Any) -> Any:
-    """A loop that all trials leave at once, as one loop.
+    """Run a loop that all trials leave at the same step as one loop.
 
-    TensorFlow's own form serves those that trials leave one by one: it asks at each step who is still there, and so
-    knows neither their number nor any shape.
+    TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
+    neither their number nor any shape.
     """
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:
         return given(call)
     loop = pfor.WhileV2(call)
-    differ: set[int] = set()  # what is alike before the first step, and not after it
+    differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
     def converted(function: Any, values: Sequence[tf.Tensor]) -> Any:
         ops, count = function.graph.get_operations(), tf.constant(trials[0])
@@ -265,25 +279,26 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
 
 
 class _LeftOneByOne(Exception):
-    """A loop is not what it was taken for."""
+    """Trials do not leave a loop at the same step, or differ in what was taken to be shared."""
 
 
-# Convolutions: the channels of all trials side by side, in as many groups as there are trials.
+# Convolutions: the channels of all trials are put side by side, in as many groups as there are trials.
 
 
 def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
-    """Images, or filters, of all trials, [trials, a, b, c, channels], as [a, b, c, trials * channels]."""
+    """Reshape images or filters from [trials, a, b, c, channels] to [a, b, c, trials * channels]."""
     k, a, b, c, channels = _dimensions(tensor)
     return tf.reshape(tf.transpose(tensor, [1, 2, 3, 0, 4]), [a, b, c, k * channels])
 
 
 def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
-    """The way back from `_side_by_side`."""
+    """Undo `_side_by_side`."""
     a, b, c, channels = _dimensions(tensor)
     return tf.transpose(tf.reshape(tensor, [a, b, c, trials, channels // trials]), [3, 0, 1, 2, 4])
 
 
 def _attributes(call: Any) -> dict[str, Any]:
+    """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
     found = {name: call.get_attr(name) for name in ("strides", "padding", "dilations", "data_format")}
     found = {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
     if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
@@ -319,6 +334,7 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
 
 
 def _convolved(kind: str, given: Any, call: Any) -> Any:
+    """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
         return given(call)
@@ -328,12 +344,13 @@ def _convolved(kind: str, given: Any, call: Any) -> Any:
     )
     if images.is_stacked and not _differentiates_groups():
         return _wrapped(_stack_results(convolve, images.t, filters.t))
-    # One batch for all trials is one convolution with the filters of all.
+    # Images that all trials share are convolved once, with the filters of all trials.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
     return _wrapped(_apart(found, trials))
 
 
 def _convolved_input(kind: str, given: Any, call: Any) -> Any:
+    """Return the gradients of all trials' images."""
     if not call.input(1).is_stacked:
         return given(call)
     call.stack_inputs([1, 2])
@@ -356,6 +373,7 @@ def _convolved_input(kind: str, given: Any, call: Any) -> Any:
 
 
 def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
+    """Return the gradients of all trials' filters."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return given(call)
     call.stack_inputs([0, 2])

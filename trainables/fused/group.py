@@ -1,8 +1,8 @@
-"""Trials that one session trains together: each has a face of its own, and a place in a stack of their states.
+"""Groups of trials that one session trains together, each of which looks like a trial by itself.
 
-A trial begins, saves and restores as it does alone: its state is put into the one program, and copied from there. Only
-the training is another: epochs of all trials at once, by a `Stack`. A trial that ends leaves its place empty, and a
-smaller stack takes over where that is worth its trace.
+A trial begins, saves and restores as it does alone: the session's one program gets its state and gives it back. Only
+training differs: a `Stack` holds the states of all trials side by side and trains their epochs at once. When a trial
+ends, its place in the stack stays empty, until a smaller stack is worth the time of tracing it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trainables.state.owned import Arrays
 
 
 def hindrance(trial: Trial) -> str:
-    """Return what keeps a trial from being trained together with others; empty where nothing is known of."""
+    """Return why a trial cannot be trained together with others; empty if no reason is known."""
     program, training = trial.program, trial.assignment.training
     if not isinstance(program, GraphProgram):
         return "Model.fit or a parameter server trains them"
@@ -53,6 +53,7 @@ def hindrance(trial: Trial) -> str:
 
 
 def _of_graph(graph: Graph) -> str:
+    """Return why a graph cannot be trained for several trials at once; empty if no reason is known."""
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
     reasons = {
@@ -66,6 +67,7 @@ def _of_graph(graph: Graph) -> str:
 
 
 def _graph_program(trial: Trial) -> GraphProgram:
+    """Return a trial's program; raises Refused if our own loop does not train it."""
     if not isinstance(trial.program, GraphProgram):
         raise Refused(hindrance(trial))
     return trial.program
@@ -84,12 +86,12 @@ def alike(one: Trial, other: Trial) -> bool:
 
 
 def stays(trial: Trial) -> bool:
-    """Return whether the examples lie on the device, so that trials can visit them in orders of their own."""
+    """Return whether the examples stay on the device, so that each trial can visit them in its own order."""
     return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
 
 
 def stream(trial: Trial, state: Arrays) -> tuple[Any, ...]:
-    """Return what two trials have in common that see the same batches and draw the same random numbers."""
+    """Return the key of a trial's stream, whose trials see the same batches and draw the same random numbers."""
     program = trial.program
     generators = random_layers.generators_of(program.networks)
     raw = {id(generator.state.value) for generator in generators}
@@ -98,55 +100,55 @@ def stream(trial: Trial, state: Arrays) -> tuple[Any, ...]:
 
 
 COMPARED, TOLERANCE = 6, 1e-4
-"""Updates by which it is tried whether trials are together what they are alone, and how far losses may be apart."""
+"""Updates after which the losses of joint training and of training alone are compared, and their allowed difference."""
 MEASURED, REPEATED = 24, 3
-"""Updates by which it is measured whether they are faster, and how often; the least time counts."""
+"""Updates by which the speed is measured, and how often; the least time counts."""
 
 
 class Session(Trainable, Protocol):
-    """A session as a group sees it: it trains one trial, and can put it aside for another one."""
+    """A session as groups use it: it trains one trial, and can suspend it for another one."""
 
     @property
     def trial(self) -> Trial:
-        """The present trial."""
+        """Return the present trial."""
 
     def aside(self) -> Any:
-        """Return all that is held of the present trial, but for the program's state."""
+        """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
 
     def go_on(self, aside: Any) -> None:
-        """Be with a trial that was put aside; the program's state stays as it is."""
+        """Switch back to a suspended trial, without changing the state of the program."""
 
     def fits(self, assignment: Assignment, other: Trial) -> bool:
-        """Return whether a trial would have the program and the data of another one."""
+        """Return whether a trial would use the program and the data of another one."""
 
 
 @dataclass(eq=False)
 class Member:
-    """One trial of a group, as its worker sees it: a `sweep.contract.Trainable`."""
+    """One trial of a group, as a `sweep.contract.Trainable` for its worker."""
 
     group: Group
-    aside: Any = field(default=None, repr=False)  # what the session holds of it
+    aside: Any = field(default=None, repr=False)  # the suspended trial
     trial: Trial = field(init=False, repr=False)
-    state: Arrays = field(default_factory=dict, repr=False)  # where it is in no stack
+    state: Arrays = field(default_factory=dict, repr=False)  # its state while it is in no stack
     numbers: Mapping[int, float] = field(
         default_factory=dict, repr=False
-    )  # its live numbers, by the identity of their variables
+    )  # its live numbers, by the ids of their variables
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin as a trial alone does; raise Apart for one that does not fit to the others."""
+        """Begin a trial; raises Apart if it cannot be trained together with the others."""
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
-        """Train by itself."""
+        """Train this trial alone."""
         for error in self.group.train({self: report}).values():
             raise error
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Copy a checkpoint, which is that of a trial alone."""
+        """Copy the state as for a trial by itself, and return a function that writes the checkpoint."""
         return self.group.session_with(self).save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Go on from a checkpoint, whoever has written it."""
+        """Continue from a checkpoint, whether it is of a group or of a trial by itself; return its epoch."""
         epoch = self.group.session_with(self).restore(folder)
         self.group.hold(self)
         return epoch
@@ -158,18 +160,18 @@ class Member:
 
 @dataclass
 class _Places:
-    """Who is where in a stack."""
+    """The places of a group's members in a stack."""
 
     stack: Stack
-    members: list[Member | None]  # None: empty
-    streams: list[int]  # of each place
+    members: list[Member | None]  # None for an empty place
+    streams: list[int]  # number of the stream, by place
 
     def of(self, member: Member) -> int | None:
         return next((place for place, there in enumerate(self.members) if there is member), None)
 
     @property
     def firsts(self) -> list[int]:
-        """A place of each stream; of a stream that all have left, that of another one."""
+        """Return one place for each stream; a stream that all members have left gets the place of another one."""
         taken = [place for place, member in enumerate(self.members) if member is not None]
         return [
             next((place for place in taken if self.streams[place] == stream), taken[0])
@@ -177,14 +179,17 @@ class _Places:
         ]
 
     def trial(self, place: int) -> Trial:
-        """The trial of a place that is taken."""
+        """Return the trial at a place; raises LookupError if the place is empty."""
         member = self.members[place]
         if member is None:
             raise LookupError(f"place {place} is empty")
         return member.trial
 
     def given(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> Given:
-        """Batches of these chunks, one of each stream; raises Refused where these are not of the same examples."""
+        """Return batches of these chunks, one chunk for each stream.
+
+        Raises Refused if the chunks do not hold the same examples.
+        """
         tensors, firsts = chunks[0].tensors, self.firsts
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
@@ -194,20 +199,20 @@ class _Places:
 
 
 class Group:
-    """The trials of a session that are trained together: a `sweep.contract.Group`."""
+    """Trials of a session that are trained together, as a `sweep.contract.Group`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._begun: list[Member] = []
         self._places: _Places | None = None
-        self._trained_s = 0.0  # together
+        self._trained_s = 0.0  # time for which trials were trained together
 
     def member(self) -> Trainable:
-        """Return a face for one more trial."""
+        """Return a trainable for one more trial."""
         return Member(self)
 
     def begin(self, member: Member, assignment: Assignment) -> None:
-        """Let a trial begin; raise Apart for one that does not fit to the others."""
+        """Begin a member's trial; raises Apart if it cannot be trained together with the others."""
         self.leave(member)
         first = self._begun[0] if self._begun else None
         if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
@@ -219,7 +224,7 @@ class Group:
         self._begun.append(member)
 
     def hold(self, member: Member) -> None:
-        """Hold the session's trial, as it is now, as this member's."""
+        """Store the present trial of the session, and its state, as this member's."""
         self._empty(member)
         program = self._session.trial.program
         member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
@@ -227,10 +232,11 @@ class Group:
 
     @property
     def is_open(self) -> bool:
-        """Whether trials may begin beside those that are under way, which is worth another trace.
+        """Return whether trials may begin while others are under way, which costs one more trace.
 
-        As others are further, they read other batches: of examples that lie on the device. It is worth it once trials
-        have trained together for as long as the trace will take: then it never costs more than it can save.
+        Running trials are further and read other batches, so the examples must stay on the device. Unless a stack of
+        several streams exists, trials must have trained together for longer than its trace will take, so that it never
+        costs more than it can save.
         """
         if not all(stays(member.trial) for member in self._begun):
             return False
@@ -239,24 +245,25 @@ class Group:
         return any(stack.streams > 1 for stack in stacks) or self._trained_s > max(traced, default=math.inf)
 
     def leave(self, member: Trainable) -> None:
-        """Forget a member's trial: its place falls free, and others need not fit to it."""
+        """Forget a member's trial; its place becomes empty, and other trials need not match it any more."""
         if isinstance(member, Member):
             self._empty(member)
             member.state = {}
             self._begun = [other for other in self._begun if other is not member]
 
     def session_with(self, member: Member, *, state: bool = True) -> Session:
-        """Return the session with a member's trial, and the program in its state."""
+        """Return the session after it has switched to a member's trial, with the program in that trial's state."""
         self._session.go_on(member.aside)
         if state:
             member.trial.program.state.assign(self._state(member))
         return self._session
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members epoch by epoch, until a report says to return.
+        """Train the trials of these members epoch by epoch, until a report returns False or a trial ends.
 
-        Return what those have raised that ended: `Stopped` where a trial says so itself.
-        Raises Apart before any has trained where they cannot be trained together, or are faster one after the other.
+        One member alone is trained as by itself. Return the exception of each trial that has ended, which is `Stopped`
+        if the trial has finished. Raises Apart before any training if the trials cannot be trained together, or are
+        faster one after the other.
         """
         members = [member for member in reports if isinstance(member, Member)]
         raised: dict[Trainable, Exception] = {}
@@ -271,18 +278,18 @@ class Group:
                     goes_on &= reports[member](epoch())
                     if member.trial.finished:
                         raise Stopped(member.trial.stopped)
-                except Exception as error:  # of this trial alone
+                except Exception as error:  # ends this trial alone
                     raised[member] = error
             goes_on &= not raised
         for member in members:
-            if not isinstance(raised.get(member, Stopped()), Stopped):  # one that has finished may be saved yet
+            if not isinstance(raised.get(member, Stopped()), Stopped):  # a finished trial may still be saved
                 self.leave(member)
         return raised
 
-    # ---- who is where
+    # ---- members and their places
 
     def _empty(self, member: Member) -> None:
-        """Let a member be in no place any more."""
+        """Remove a member from its place, if it has one."""
         if self._places is None or (place := self._places.of(member)) is None:
             return
         self._places.members[place] = None
@@ -301,7 +308,7 @@ class Group:
             return places
         states = [] if places is None else places.stack.states()
         for member, state in zip([] if places is None else places.members, states, strict=True):
-            if member is not None:  # also of one that is not trained now
+            if member is not None:  # also members that do not train now
                 member.state = state
         program = _graph_program(members[0].trial)
         keys = [stream(member.trial, member.state) for member in members]
@@ -318,17 +325,18 @@ class Group:
     # ---- training
 
     def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
+        """Train one member by the session itself; store what it raises in ``raised``."""
         session = self.session_with(member)
         try:
             session.train(report)
-        except Exception as error:  # as where several are trained
+        except Exception as error:  # as when several are trained
             raised[member] = error
             self.leave(member)
         else:
             self.hold(member)
 
     def _check(self, members: Sequence[Member]) -> None:
-        """Raise Apart where these are better trained one after the other."""
+        """Raise Apart if these members are better trained one after the other."""
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
@@ -339,13 +347,14 @@ class Group:
                 self._trace(members)
                 if program.gain is None:
                     program.gain = self._try(members)
-        except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
+        except Exception as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {said_by(error)}") from error
         if (gain := program.gain or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
+        """Trace the stack of these members; raises Refused if they need orders of their own and data do not stay."""
         places, trial = self._placed(members), members[0].trial
         stack = places.stack
         none = [0] * stack.streams
@@ -360,10 +369,12 @@ class Group:
         stack.trace(given(next(trial.walk.anew(trial.epoch + 1))), validation)
 
     def _try(self, members: Sequence[Member]) -> float:
-        """Train the first trial's first batches alone and together; how many times as fast they are together.
+        """Train the first trial's first batches alone and together; return the speedup of all members together.
 
-        It changes no state. Raises Refused where it makes a difference: code that holds on to a variable and reads it
-        once it was assigned gets the new value from a variable, and the old one from values.
+        The speedup is measured only if ``training.fuse`` is auto; otherwise it is 1. The state is the same afterwards.
+
+        Raises Refused if the losses differ. This happens with code that holds on to a variable and reads it after an
+        assignment: alone it gets the new value, and in a stack the old one.
         """
         places, trial, first = self._placed(members), members[0].trial, members[0]
         program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
@@ -392,11 +403,14 @@ class Group:
         if trial.assignment.training.get("fuse") == "auto":
             count = min(MEASURED, there)
             gain = len(members) * _least_s(lambda: alone(count)) / _least_s(lambda: together(count))
-        self._places = None  # the members have their states as they were
+        self._places = None  # the members have kept their states
         return gain
 
     def _epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
-        """Train and validate the next epoch of each; what gives its report, or raises Diverged."""
+        """Train and validate the next epoch of each member.
+
+        Return for each a function that returns its report or raises Diverged.
+        """
         with members[0].trial.placement.replicas.scope():
             places = self._placed(members)
             if not places.stack.trace_s:
@@ -418,6 +432,7 @@ class Group:
         return [_concluding(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
 
     def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
+        """Train one epoch of all trials in a stack; return a result for each place."""
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
         size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
@@ -439,10 +454,12 @@ class Group:
                 break
             asked = time.perf_counter()
         found = stack.reported(sums, seen, training=True)
-        wait_s = waited / len(rates)  # of the trials' time each has its share, and so of this part of it
+        # An epoch's time is divided among the trials, and so is the time spent waiting.
+        wait_s = waited / len(rates)
         return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
     def _evaluated(self, places: _Places) -> list[Evaluated | None]:
+        """Evaluate all trials in a stack; return a result for each place, None without validation data."""
         stack, trials = places.stack, [places.trial(place) for place in places.firsts]
         held_out = trials[0].held_out
         if held_out is None:
@@ -467,31 +484,32 @@ class Group:
 def _concluding(
     trial: Trial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
+    """Return a function that returns the report of a trial's epoch or raises Diverged."""
     return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
 
 
 def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
-    """Return a stack for these members: one that is there, or a new one where that is worth its trace.
+    """Return a stack for these members: an existing one, or a new one if that is worth its trace.
 
-    One for ``several`` streams has as many as trials, and so is for any number.
+    A stack for ``several`` streams has one stream per trial, and so serves any number of streams.
     """
     fitting = [one for one in program.stacks if one.trials >= len(members) and not _wants_smaller(one, members)]
     there: list[Stack] = [one for one in fitting if one.streams > 1 or not several]
     if there:
         return min(there, key=lambda one: (one.trials, one.streams))
-    trials = max([len(members), *(one.trials for one in fitting)])  # a group that others join may be full again
+    trials = max([len(members), *(one.trials for one in fitting)])  # others may join the group and fill it again
     stack = Stack(program.graph, program.state, program.live, trials, trials if several else 1)
     program.stacks.append(stack)
     return stack
 
 
 def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
-    """Return whether what empty places cost until the members end is more than another trace."""
+    """Return whether empty places cost more until the members end than the trace of a smaller stack."""
     empty = 1 - len(members) / stack.trials
     epochs = max(member.trial.assignment.epochs - member.trial.epoch for member in members)
     return empty * epochs * stack.epoch_s > stack.trace_s
 
 
 def _least_s(call: Callable[[], Any]) -> float:
-    """Return the least time that a call takes."""
+    """Return the shortest time of several calls."""
     return min(timeit.repeat(call, number=1, repeat=REPEATED))

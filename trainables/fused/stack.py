@@ -1,9 +1,9 @@
-"""The state of several trials of one program side by side, and updates of all of them at once.
+"""The states of several trials of one program side by side, and updates of all of them at once.
 
-Each variable has one more dimension, in front: that of the trials. A trial's part of an update is the one that it has
-alone (`loop/update.py`): the same functions run under a `keras.StatelessScope`, which gives each variable the trial's
-value, inside of `tf.vectorized_map`. Gradients are taken around the map, for loops over time steps have no batched
-gradient within.
+Each variable has one more dimension in front, the trials. A trial's part of an update is the same as alone
+(`loop/update.py`): the same functions run inside `tf.vectorized_map`, under a `keras.StatelessScope` that gives each
+variable the trial's value. Gradients are taken around the map, because loops over time steps have no batched gradient
+inside it.
 """
 
 from __future__ import annotations
@@ -38,33 +38,34 @@ _PLAIN = (
     "assign_add",
     "assign_sub",
 )
-"""What Keras does by `tf.distribute` for TensorFlow, and by variables alone for its other backends."""
+"""Methods that Keras implements by `tf.distribute` for TensorFlow, and by variables alone for its other backends."""
 
 
 class Given(NamedTuple):
-    """Batches of a chunk for all trials; those of a stream have the same."""
+    """Batches of one chunk for all trials; trials of one stream get the same batches."""
 
     tensors: Any
-    orders: tf.Tensor  # of the chunk's rows, for each stream
-    count: tf.Tensor  # of batches
-    size: tf.Tensor  # of each but the last
-    seeds: tf.Tensor  # of each stream's trials
-    numbers: tf.Tensor  # of each stream's first batch, from the beginning of its trials
-    first: tf.Tensor  # a trial of each stream
+    orders: tf.Tensor  # for each stream, an order of the chunk's rows
+    count: tf.Tensor  # number of batches
+    size: tf.Tensor  # examples in each batch but the last
+    seeds: tf.Tensor  # seed of each stream's trials
+    numbers: tf.Tensor  # for each stream, the number of its first batch since its trials began
+    first: tf.Tensor  # the place of one trial of each stream
     of: tf.Tensor  # the stream of each trial
 
 
 class Stack:
-    """So many trials of one program, of so many streams: those of a stream have the same seed and are as far.
+    """A fixed number of trials of one program, in a fixed number of streams.
 
-    Raises Refused for what cannot be trained for several trials at once. Create it under the strategy's scope.
+    Trials of one stream have the same seed and have trained equally long. Raises Refused for what cannot be trained for
+    several trials at once. Create it under the strategy's scope.
     """
 
     def __init__(self, graph: Graph, state: State, live: Live, trials: int, streams: int) -> None:
         self.trials, self.streams = trials, streams
         self.graph = graph
         self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
-        self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of tracing it first
+        self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace
         known = {id(v.value): v for v in graph.variables if isinstance(v, keras.Variable)}
         self._paths = list(state)
         strays = [path for path in self._paths if id(state[path].raw) not in known]
@@ -87,24 +88,24 @@ class Stack:
         self._read = tf.function(self._read_all, autograph=False)
 
     def _variable(self, dtype: str, shape: Sequence[int], *, on_host: bool = False) -> tf.Variable:
-        with tf.device("/cpu:0") if on_host else nullcontext():  # where kernels want seeds
+        with tf.device("/cpu:0") if on_host else nullcontext():  # kernels take seeds from there
             return tf.Variable(tf.zeros([self.trials, *shape], dtype), trainable=False)
 
-    # ---- as the host sees it
+    # ---- methods for the host
 
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
-        """Take the state of each trial, and its live numbers."""
+        """Set the state and the live numbers of each trial."""
         for path, variable in zip(self._paths, self._values, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._numbers.items():
             variable.assign([each[key] for each in numbers])
 
     def arrays(self, place: int) -> Arrays:
-        """Return the state of a trial."""
+        """Return the state of the trial at a place."""
         return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
 
     def states(self) -> list[Arrays]:
-        """Return the states of all trials, read at once."""
+        """Return the states of all trials, reading each variable once."""
         read = [np.array(value.numpy()) for value in self._values]
         return [
             {path: (value[place],) for path, value in zip(self._paths, read, strict=True)}
@@ -112,7 +113,10 @@ class Stack:
         ]
 
     def trace(self, train: Given, validation: Given | None) -> None:
-        """Trace all graphs by running them over no batch at all; raises whatever the author's code does in a map."""
+        """Trace all graphs by running them without any batch, unless they are traced.
+
+        Raises whatever the author's code raises inside the map.
+        """
         if self.trace_s:
             return
         began = time.perf_counter()
@@ -124,15 +128,15 @@ class Stack:
         self.trace_s = time.perf_counter() - began
 
     def train(self, given: Given, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
-        """Train on batches at these rates, by batch and trial; return the sums of losses, and what is finite."""
+        """Train on batches, with a rate by batch and trial; return the sums of losses, and which trials are finite."""
         return self._train(given, padded(rates, given.orders.shape[1]), sums)
 
     def evaluate(self, given: Given, sums: dict[str, tf.Tensor]) -> Any:
-        """Evaluate batches, which all trials have in common; return the sums of losses."""
+        """Evaluate batches, which are the same for all trials; return the sums of losses."""
         return self._evaluate(given, sums)
 
     def reported(self, sums: Mapping[str, Any], seen: int, *, training: bool) -> list[dict[str, Any]]:
-        """Return what each trial's epoch, or validation, of so many examples is reported as."""
+        """Return what each trial reports for an epoch, or a validation, of ``seen`` examples."""
         step = self.graph.step
         read = self._read() if step.measures(training=training) else {}
         metrics, totals = ({name: np.asarray(value) for name, value in found.items()} for found in (read, sums))
@@ -146,7 +150,7 @@ class Stack:
         ]
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Where the sums of an epoch or a validation begin."""
+        """Return zeros from which the sums of an epoch or a validation start."""
         if training not in self._zeros:
             zeros = self.graph.zeros(training=training).items()
             self._zeros[training] = {name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros}
@@ -155,6 +159,8 @@ class Stack:
     # ---- the graphs
 
     def _train_all(self, given: Given, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+        """Train on all batches; return the sums of losses, and which trials are finite."""
+
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = given.orders[:, i * given.size : (i + 1) * given.size]
             values, finite = self._update(given, rows, rates[i], given.numbers + i)
@@ -167,6 +173,7 @@ class Stack:
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+        """Make one update of all trials, each at its own learning rate."""
         own = self._own(given)
         alike = self._alike(given, rows, number)
         if not alike:
@@ -190,7 +197,11 @@ class Stack:
         return values, finite
 
     def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
-        """The gradients of all trials by weight; of tables those of the rows that were looked up, with their places."""
+        """Return the gradients of all trials by weight.
+
+        Those of a table are of the rows that were looked up, with their places. Raises Refused for sparse gradients of
+        rows that were not looked up.
+        """
         tables = {place: t for place, t in zip(self._trained, trained, strict=True) if place in self._tables}
         looked = {place: [one for one in lookups if _origin(one.table) is t] for place, t in tables.items()}
         if missing := [place for place, found in looked.items() if not found]:
@@ -208,12 +219,13 @@ class Stack:
         ]
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the gradient of a lookup, with one row for each looked-up place, and these places, by trial."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
 
     def _forward(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """One trial's losses, and its state after them."""
+        """Return one trial's losses, and its state after they were computed."""
         one = {**own, **alike}
         with self._as(one) as scope:
             shares = self.graph.replicas.first(
@@ -226,7 +238,7 @@ class Stack:
         return shares, state
 
     def _applied(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """One trial's update with its gradients."""
+        """Return one trial's update with its gradients: its values, whether all is finite, and its state."""
         one = {**own, **alike, "seeds": {}}
         parts = [part for optimizer in self.graph.optimizers for part in groups.parts(optimizer)]
         with self._as(one) as scope, _undistributed(parts):
@@ -243,6 +255,8 @@ class Stack:
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
     def _evaluate_all(self, given: Given, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Evaluate all batches; return the sums of losses."""
+
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = given.orders[0, i * given.size : (i + 1) * given.size]
             own, alike = self._own(given), self._alike(given, rows[None], given.numbers + i)
@@ -258,6 +272,7 @@ class Stack:
         return totals
 
     def _evaluated(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+        """Return one trial's losses in evaluation, and its state afterwards."""
         one, graph = {**own, **alike}, self.graph
         with self._as(one) as scope:
             values = graph.replicas.first(
@@ -266,6 +281,8 @@ class Stack:
             return values, [scope.get_current_value(v) for v in self._variables]
 
     def _read_all(self) -> dict[str, tf.Tensor]:
+        """Return the metrics of all trials and reset them."""
+
         def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
                 return {name: tf.identity(value) for name, value in self.graph.step.metrics().items()}
@@ -285,20 +302,20 @@ class Stack:
                 self._values[place].assign(value)
         return results
 
-    # ---- the parts of a trial
+    # ---- the values of one trial
 
     @property
     def _shared(self) -> set[int]:
-        """The places of what trials of one stream have in common: the states of seeds."""
+        """Return the positions of the variables that trials of one stream share: the states of seeds."""
         return self._seeds if self.streams == 1 else set()
 
     def _own(self, given: Given) -> dict[str, Any]:
-        """What each trial has for itself."""
+        """Return the tensors that differ between trials."""
         state = [tf.convert_to_tensor(value) for value in self._values]
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
     def _alike(self, given: Given, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
-        """What all trials have in common, where they are one stream."""
+        """Return the tensors that all trials share; empty if there are several streams."""
         if self.streams > 1:
             return {}
         seeds = {place: tf.convert_to_tensor(self._values[place])[0] for place in self._shared}
@@ -306,6 +323,7 @@ class Stack:
 
     @contextmanager
     def _drawn(self, given: Given) -> Iterator[None]:
+        """Draw once for each stream inside the block, if there are several."""
         if self.streams == 1:
             yield
         else:
@@ -314,7 +332,7 @@ class Stack:
 
     @contextmanager
     def _as(self, one: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
-        """Inside the block, all variables and live numbers have one trial's values."""
+        """Replace all variables and live numbers by one trial's values inside the block."""
         state = [one.get("seeds", {}).get(place, value) for place, value in enumerate(one["state"])]
         numbers = dict(zip(self._numbers, one["numbers"], strict=True))
         with _Values(list(zip(self._variables, state, strict=True))) as scope, valued(numbers):
@@ -326,14 +344,14 @@ class Stack:
 
 
 def _origin(tensor: tf.Tensor) -> tf.Tensor:
-    """What a tensor is but another name of."""
+    """Return the tensor that this one is another name of."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
 
 
 class _Values(keras.StatelessScope):
-    """Values in place of variables; through what is assigned flows no gradient, as through a variable."""
+    """Values in place of variables; no gradient flows through what is assigned, as with variables."""
 
     def __init__(self, state_mapping: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
         super().__init__(state_mapping=state_mapping, collect_losses=True)
@@ -345,9 +363,9 @@ class _Values(keras.StatelessScope):
 
 @contextmanager
 def _undistributed(optimizers: Sequence[Any]) -> Iterator[None]:
-    """Let optimizers change variables as Keras does on its other backends, where they are values.
+    """Make optimizers change variables inside the block as Keras does on its other backends, by their values.
 
-    On the class, for optimizers such as Nadam add to these methods.
+    This changes the class, because optimizers such as Nadam extend these methods.
     """
     ours = {name: method for name, method in vars(TFOptimizer).items() if name in _PLAIN}
     for optimizer in optimizers:

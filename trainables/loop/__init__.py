@@ -1,1 +1,1 @@
-"""The compiled loop: an update, an epoch, a program, a trial."""
+"""The compiled training loop: updates, epochs, programs and trials."""

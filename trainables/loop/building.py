@@ -1,4 +1,4 @@
-"""From an author's trainable to a program that is ready to train."""
+"""Building of a program from a trainable: its model, optimizer, loss and metrics, compiled and ready to train."""
 
 from __future__ import annotations
 
@@ -39,9 +39,14 @@ from trainables.state.origins import Record
 def build_model(
     author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] = features.joined
 ) -> keras.Model:
-    """The author's model with the initial weights of a trial; ``joined`` puts `features` in front that are not kept."""
-    # Keras draws the seeds of initialisers and random layers from `random`. Seeding TensorFlow as well
-    # would empty its kernel cache and cost seconds per trial; an author's own draws come from these two.
+    """Return the author's model with the initial weights of a trial.
+
+    A frozen model from `features` whose outputs are not cached is put in front of it; ``joined`` does this. A model
+    that trains itself may still lack weights, see `make_weights_by_step`. Raises TypeError if `model` returns anything
+    but a `keras.Model`.
+    """
+    # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
+    # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
     random.seed(seed)
     np.random.seed(seed)
     keras_corrections.number_layers_anew()
@@ -55,16 +60,17 @@ def build_model(
     if not model.built and refusals.own_methods(model, "call") and not first_trace.trains_itself(model):
         model(keras_corrections.symbolic(author.first_example[0]))
     elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
-        model(keras_corrections.symbolic(author.first_example[0]))  # the loss that suits the data follows from outputs
+        model(keras_corrections.symbolic(author.first_example[0]))  # the default loss depends on the outputs
     if not first_trace.lacks_weights(model):
         groups.freeze(model, hp)
     return model
 
 
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: Record) -> None:
-    """Give a model that trains itself the weights that its step makes.
+    """Create the weights of a model that only its own `train_step` creates.
 
-    It is compiled for that as it will be, with an optimizer and metrics that are thrown away. Raises Refused.
+    The model is compiled as it will be later, but with an optimizer and metrics that are thrown away. Raises Refused
+    for a model that cannot be trained by its own step.
     """
     uncompiled = refusals.own_methods(model, "compile") and not model.compiled
     if uncompiled or own_step.is_own(author) or in_scope_of_servers():
@@ -85,10 +91,11 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 
 
 def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made:
-    """Call the author's methods; inside the strategy's scope, the trial's precision and ``record``.
+    """Call the author's methods that make a model, and return what they make.
 
-    A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
-    that an earlier trial has made.
+    Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
+    returns a compiled model, its optimizer, loss and metrics are used. Raises `origins.Kept` for a model that an
+    earlier trial has made.
     """
     keras_corrections.let_variables_be_numbers()
     first = len(record.made)
@@ -131,8 +138,11 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
 
 
 def _has_drawn(seed: int, given: int) -> bool:
-    """Whether `random` or `np.random`, seeded so, gave more since than the seeds ``given`` to Keras."""
-    fresh = np.random.RandomState(np.random.MT19937(0))  # one that is made without asks the machine for a seed
+    """Return whether `random` or `np.random` have drawn more since they were seeded than seeds for Keras.
+
+    ``given`` is the number of seeds that Keras has drawn from `random`.
+    """
+    fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
     begun, found = fresh.get_state(legacy=False), np.random.get_state(legacy=False)
     if not isinstance(begun, dict) or not isinstance(found, dict):
@@ -146,7 +156,11 @@ def _has_drawn(seed: int, given: int) -> bool:
 
 
 def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
-    """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
+    """Return the settings of a trial that are fixed in its graph.
+
+    Raises OutOfMemory if the batch cannot be cut into more micro-batches, and ValueError if two averages of the weights
+    are asked for.
+    """
     number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
     if accumulate > 1 and micro_batches * accumulate * number > batch_size:
@@ -164,7 +178,11 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
 
 
 def build(made: Made, wanted: Wanted) -> Program:
-    """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
+    """Compile a model and return the program that trains it.
+
+    Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
+    methods that cannot be trained.
+    """
     author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
     own_step.check_signatures(author)
     if recipe.by_epoch and groups.averages(parts.optimizer) is not None:
@@ -216,7 +234,7 @@ def build(made: Made, wanted: Wanted) -> Program:
 
 
 def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
-    """Check a model that is to be trained, and set right what Keras would get wrong."""
+    """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     correct_networks([model], wanted, fit=fit)
     correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
@@ -226,6 +244,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 
 
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+    """Return the graph of a model that is trained by its compiled or added losses."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     keras_corrections.take_whole_losses(model)
@@ -240,7 +259,7 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
 
 
 def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
-    """For a model that trains itself: Keras's optimizers clip, and scale the loss."""
+    """Return the graph of a model that trains itself; Keras's optimizer clips and scales the loss."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
     fit_program.check(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
@@ -249,10 +268,14 @@ def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
-    """What a model was compiled with inside model(); None where it was not."""
+    """Return the arguments that a model was compiled with inside `model`, or None if it is not compiled.
+
+    If the model defines `compile`, only an optimizer among its attributes is returned. Raises Refused if the author
+    also defines one of the methods that these arguments replace.
+    """
     if not model.compiled:
         return None
-    if refusals.own_methods(model, "compile"):  # it has what it needs, in its own way
+    if refusals.own_methods(model, "compile"):  # its compile() sets all that it needs
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
     both = [

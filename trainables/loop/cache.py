@@ -1,4 +1,4 @@
-"""The compiled programs that a worker keeps between trials while there is room, found again by what they have fixed."""
+"""The cache of compiled programs, which a worker keeps between trials as long as there is room."""
 
 from __future__ import annotations
 
@@ -20,43 +20,51 @@ from trainables.loop.program import Program
 from trainables.state.pristine import Made
 
 LEAST = 1 / 256
-"""The share of the room that a program takes at least: what it takes of memory that was free before is not seen."""
+"""Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """All that a program was made of: where it was built, what of the data its author saw, and what he read of `hp`."""
+    """The key of a program: everything that it was made from, such as devices, data and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    seen: Traces = field(default_factory=dict)  # what `data` has left for the author's methods to see
-    example: object = None  # digest of the first example, where they read it
-    targets: object = None  # and of the targets of some
-    reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
-    attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's, as the author's methods left them
-    made: Made = field(default_factory=Made)  # what they left in modules
-    drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
-    keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
-    made_with: frozenset[str] = frozenset()  # what the author has read to make a model and its optimizers
+    seen: Traces = field(default_factory=dict)  # what `data` has left where the author's methods can see it
+    example: object = None  # digest of the first example, if the methods read it
+    targets: object = None  # digest of some targets, likewise
+    reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
+    attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
+    made: Made = field(default_factory=Made)  # what the methods left in modules
+    # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
+    # program.
+    drew: bool = False
+    keeps_rate: bool = False  # whether the optimizer keeps the learning rate it was made with
+    made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
 
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
-        """Whether building a program for this trial would give the same graph."""
+        """Return whether building a program for the ``wanted`` structure would give the same graph.
+
+        ``hp`` has the hyperparameters of that trial. An example or targets that were not read may differ.
+        """
         alike = self.environment == wanted.environment and self.seen == wanted.seen
         read = self.example in (None, wanted.example) and self.targets in (None, wanted.targets)
         return alike and read and hp.agree(self.reads)
 
 
 class Programs:
-    """As many programs as there is room for, and always the last; those used longest ago make room."""
+    """A cache of programs that drops the least recently used ones when there is no room; the last one always stays."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Structure, Program]] = []
-        self._shares: dict[int, float] = {}  # of the room, by the id of a program
+        self._shares: dict[int, float] = {}  # of the room, by the id of the program
 
     def __len__(self) -> int:
         return len(self._held)
 
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
-        """The program that fits a trial, now the most recently used."""
+        """Return a program that fits a trial, with its structure; None if none fits.
+
+        The program becomes the most recently used one.
+        """
         for held in self._held:
             structure, program = held
             if not program.spent and structure.fits(wanted, hp) and program.live.accepts(hp):
@@ -66,33 +74,36 @@ class Programs:
         return None
 
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
-        """Keep a program that takes this share of the room for all."""
+        """Add a program that takes this share of the room, and drop old ones until the shares add up to 1 at most."""
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
         while len(self._held) > 1 and sum(self._shares.values()) > 1:
             del self._shares[id(self._held.pop(0)[1])]
-            gc.collect()  # models and graphs hold each other in circles
+            gc.collect()  # models and graphs are reference cycles
 
     def remove(self, program: Program) -> None:
-        """Forget one program."""
+        """Drop a program."""
         self._held = [held for held in self._held if held[1] is not program]
         self._shares.pop(id(program), None)
 
 
 KEPT_ON_HOST, KEPT_ON_GPU = 0.25, 0.4
-"""Of a trial's part of a machine's memory, by its CPUs, and of its GPUs: the rest is for data and activations."""
+"""Shares of memory that programs may take: of the host's, in proportion to the trial's CPUs, and of the GPUs'.
+
+The rest is for data and activations.
+"""
 
 _STATM = Path("/proc/self/statm")
 
 
 def memory_used(placement: Placement) -> dict[str, float]:
-    """Bytes in use now: by this process on the host, and by TensorFlow on each GPU."""
+    """Return the bytes in use now: ``host`` for this process, and TensorFlow's on each GPU by its name."""
     gpus = placement.devices if placement.on_gpu else ()
     return {"host": _host_used(), **{gpu: _on_gpu(gpu) for gpu in gpus}}
 
 
 def room(placement: Placement, devices: Devices) -> dict[str, float]:
-    """Bytes that programs may have together, in each of these places as far as its size is known."""
+    """Return the bytes that all programs may take together, on the host and on each GPU whose size is known."""
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
@@ -105,7 +116,7 @@ def room(placement: Placement, devices: Devices) -> dict[str, float]:
 
 
 def share_of_room(before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]) -> float:
-    """The part of the room that went from one moment to another: where least is left, as a share of 1."""
+    """Return the share of the room that was taken between two moments, on the device where it is largest."""
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 
@@ -114,6 +125,7 @@ def _on_gpu(name: str) -> float:
 
 
 def _host_used() -> float:
+    """Return the bytes of memory that this process alone uses, or its peak if the system does not tell."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))

@@ -1,4 +1,4 @@
-"""Networks and optimizers before their graph is made: checked, and set right where Keras would get them wrong."""
+"""Checks and corrections of networks and optimizers before their graph is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from trainables.state import owned
 
 
 def correct_networks(networks: Sequence[keras.Layer], wanted: Wanted, *, fit: bool) -> None:
-    """Let networks compute what they do in one piece; ``fit``: Keras's own steps train them."""
+    """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
+
+    This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
+    normalisation and losses are corrected only if a batch has several parts. ``fit`` means that Keras's own steps train
+    the networks. Raises Refused for what cannot be corrected.
+    """
     random_layers.install()
     keras_corrections.leave_losses_whole()
     keras_corrections.keep_arithmetic_on_devices()
@@ -30,7 +35,12 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: Wanted, *, fit: bo
 def correct_optimizer(
     optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], made: Made, *, fit: bool
 ) -> None:
-    """Let an optimizer apply gradients as they are given, unless in ``fit``; what the author says of decay stands."""
+    """Prepare an optimizer for the training loop.
+
+    Unsupported optimizers are refused, and Keras no longer sums gradients over replicas, because the loop has done so;
+    with ``fit`` neither applies. Biases and other weights with fewer than two dimensions are exempt from weight decay,
+    unless the author made the optimizer. Raises Refused.
+    """
     for part in () if fit else groups.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)

@@ -1,4 +1,4 @@
-"""The mean of a model's weights at the ends of its epochs, with which it is evaluated."""
+"""The mean of a model's weights at the ends of its epochs, which is used to evaluate it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from trainables.replicas import slices
 
 
 class EpochAverage(Average):
-    """Stochastic weight averaging (Izmailov et al., Averaging Weights Leads to Wider Optima and Better
-    Generalization, 2018): from an epoch on, each epoch's last weights count alike.
+    """Stochastic weight averaging: the mean of the weights at the end of each epoch from a first one on.
 
-    Moving statistics of batch normalisation belong to other weights than the mean, so they are taken anew in a pass
-    over the training data. Create it under the strategy's scope.
+    Moving statistics of batch normalisation do not fit averaged weights, so they are computed again in a pass over
+    the training data. Create it under the strategy's scope.
+
+    Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization, 2018.
     """
 
     def __init__(
@@ -48,16 +49,20 @@ class EpochAverage(Average):
 
     @property
     def first_epoch(self) -> float:
-        """The first epoch (from 1) whose weights count."""
+        """Return the first epoch (from 1) whose weights are averaged."""
         return float(self._first)
 
     @property
     def began(self) -> bool:
-        """Whether any weights were counted."""
+        """Return whether any weights have been averaged."""
         return float(self.started.numpy()) > 0
 
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
-        """Count the present weights in; ``chunks``: the training data, ``first``: the epoch's first update."""
+        """Add the present weights to the average, and compute the moving statistics for it from ``chunks``.
+
+        ``chunks`` are the training data, and ``first`` is the number of the epoch's first update, which the draws
+        follow.
+        """
         self._count()
         if not self._normalising:
             return
@@ -70,6 +75,7 @@ class EpochAverage(Average):
                 done += count
 
     def _count_weights(self) -> None:
+        """Add the present weights to the running mean."""
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
             self.replicas.change(
@@ -78,7 +84,10 @@ class EpochAverage(Average):
         self.started.assign(count)
 
     def _normalise_chunk(self, given: Batches, done: tf.Tensor) -> None:
-        """Take the mean of the statistics of these batches, ``done`` of which came before."""
+        """Add these batches to the moving statistics, which become means over all batches.
+
+        ``done`` is the number of batches that came before in this pass.
+        """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
             rows = given.rows(i)

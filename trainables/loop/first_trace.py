@@ -1,7 +1,7 @@
-"""Make the variables of a model that trains itself, by a trace of its own `train_step` that is thrown away.
+"""Creation of a model's variables by tracing its own `train_step` once and throwing the trace away.
 
-`Model.fit` makes them in the same way: layers, losses and metrics get their variables from what the step calls them
-with. A compiled model is built by calling it and its loss with the data; steps of a model's own may do neither.
+`Model.fit` creates them in the same way: layers, losses and metrics get their variables when the step first calls them.
+A compiled model can be built by calling it and its loss with the data, but a model's own step may call neither.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def lacks_weights(model: keras.Model) -> bool:
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:
-    """Build the layers of a compiled model.
+    """Build the layers of a compiled model, but not its optimizer.
 
-    Its optimizer is not built: groups and decay are still to be said of the weights.
+    The optimizer is built later, because groups and weight decay still have to be assigned to the weights.
     """
     intake = Intake(author, lambda: hp, Mixing.of(hp, author.live))
     _trace(model, _run, intake, author.first_example)
 
 
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
-    """Build all of a compiled model: layers, losses, metrics, and the optimizer for what the step trains with it."""
+    """Build the layers, losses and metrics of a compiled model, and its optimizers for the weights that they train."""
     trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
         if variables and not optimizer.built:
@@ -68,15 +68,16 @@ def _trace(
 
 
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function on the replica of the present strategy, or without one, as while a model is exported."""
+    """Run a function on the present strategy's replica, or without a strategy, as while a model is exported."""
     return tf.distribute.get_strategy().run(function, args=arguments)
 
 
 @contextmanager
 def _noting(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
-    """Inside the block, let the optimizer change nothing; give the variables that it is to change.
+    """Replace ``optimizer.apply`` inside the block by a function that changes nothing.
 
-    One that is built inside of a trace may begin otherwise: ScheduleFreeAdamW with the weights' symbols.
+    Yields a list, which has the variables that the optimizer would have changed when the block ends. The optimizer is
+    not built inside the trace, where it could begin with other values: ScheduleFreeAdamW would copy symbolic weights.
     """
     variables: dict[int, keras.Variable] = {}
 
@@ -93,5 +94,5 @@ def _noting(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterat
         if getattr(original, "__func__", None) is type(optimizer).apply:
             del optimizer.apply
         else:
-            optimizer.apply = original  # as gradient checkpointing has set it
+            optimizer.apply = original  # the function that gradient checkpointing has set
         trained.extend(variables.values())

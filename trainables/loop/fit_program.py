@@ -1,7 +1,7 @@
-"""`Model.fit` as the compatibility mode, and what our loop and `fit` do alike for a model's own `train_step`.
+"""Training by `Model.fit`, and what `fit` and our loop share for a model with its own `train_step`.
 
-`fit` sees the same batches in the same order at the same rates as our loop. What cannot be made right inside it is
-refused by name instead of trained differently.
+`fit` sees the same batches in the same order at the same learning rates as our loop. What cannot be computed correctly
+inside it is refused with a reason, instead of being trained differently.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ OWN = "use loop: own, and a train_step() of the trainable in place of the model'
 
 
 def keras_step(made: Made, replicas: Replicas, intake: Intake) -> KerasStep:
-    """A model's own steps for our loop, the model compiled for them."""
+    """Compile a model for its own steps, and return the step by which our loop calls them.
+
+    Raises Refused for a model that cannot be trained in this way.
+    """
     author, parts, model = made.author, made.parts, made.parts.model
     refusals.check_fit(model, replicas.number, validates=author.validates)
     own, _ = _compile(made, replicas, intake, jit_compile=False)
@@ -66,9 +69,10 @@ def check(
     who: str,
     jit_compile: bool = False,
 ) -> None:
-    """Raise NotInFit for what a step that applies its gradients itself cannot do.
+    """Raise NotInFit for options that a step cannot honour if it applies its gradients itself.
 
-    ``mixed``: the targets of an example, where mixup or cutmix mix them; ``who``: trains the trial.
+    ``mixed`` has the targets of an example if mixup or cutmix mix them. ``who`` names what trains the trial, for
+    messages.
     """
     _refuse(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
@@ -81,7 +85,10 @@ def check(
 def _compile(
     made: Made, replicas: Replicas, intake: Intake, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
-    """Compile a model as its author would for `fit`, unless its `compile` is its own: whether it is, and its losses."""
+    """Compile a model as its author would for `fit`, and create its variables.
+
+    Return whether the model has its own `compile`, which is then not called, and the losses that were installed.
+    """
     parts, example = made.parts, made.author.first_example
     model, optimizer = parts.model, parts.optimizer
     for kind, bound in clipping.bounds(made.hp).items():
@@ -89,7 +96,7 @@ def _compile(
     by_step = first_trace.trains_itself(model)
     if by_step:
         keras_corrections.leave_building_to_steps(model)
-    if refusals.own_methods(model, "compile"):  # its optimizers are its own
+    if refusals.own_methods(model, "compile"):  # the model makes its optimizers
         model.jit_compile = jit_compile
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
@@ -105,19 +112,19 @@ def _compile(
 
 
 def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
-    """Raise Refused for a model without a compiled loss, unless each of its steps has or adds one."""
+    """Raise Refused if a model without a compiled loss has a step that neither defines nor adds a loss."""
     for step, training in (("train_step", True), *([("test_step", False)] if validates else [])):
         if not refusals.own_methods(model, step):
             keras_corrections.check_added_losses(model, example, training=training)
 
 
 class FitProgram(Program):
-    """A model trained by one `fit` call an epoch."""
+    """A model that one call of `Model.fit` trains in each epoch."""
 
     validates_as_it_trains = True
 
     def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
-        self.because = made.by_itself  # why it trains the trial, where the sweep file does not say so
+        self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
         self.jit_compile = jit_compile = wanted.jit_compile == "must"
         parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
         model, optimizer = parts.model, parts.optimizer
@@ -127,7 +134,8 @@ class FitProgram(Program):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
-        # No optimizer counts this: it begins anew with each phase, skips updates, and an own compile() may have none.
+        # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
+        # model with its own compile() may have none.
         self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
         in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
         self._called_with = CalledWith()
@@ -141,27 +149,27 @@ class FitProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Why `fit` trains, where the sweep file does not say so, and whether XLA compiles."""
+        """Return why `fit` trains the trial, if the sweep file does not say so, and whether XLA compiles it."""
         loop = {"loop": f"fit: {self.because}"} if self.because else {}
         return loop | ({"xla": ON} if self.jit_compile else {})
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The model's optimizer, where it has one of this name."""
+        """Return the model's optimizer in a list, which is empty if it has no attribute of this name."""
         found = getattr(self.model, "optimizer", None)
         return [found] if isinstance(found, keras.optimizers.Optimizer) else []
 
     @property
     def called_with(self) -> Any:
-        """Zeros in the place of the inputs that the model's steps call it with; None where no step does."""
+        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
         return self._called_with.example
 
     def trace_anew(self, train: Examples) -> None:
-        """Let `fit` trace training once more: other layers are trainable."""
+        """Make `fit` trace training again, because other layers are trainable now."""
         self.model.train_function = None
 
     def check_phases(self) -> None:
-        """Raise Refused for what could not be made anew between phases."""
+        """Raise Refused if the trial has something that cannot be reset between phases."""
         own = refusals.own_methods(self.model, "compile")
         if own or self.callbacks:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
@@ -169,7 +177,11 @@ class FitProgram(Program):
 
     @go_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace both steps once, so that all variables that they make or touch are known."""
+        """Trace both steps once, so that all variables that they create or use are known.
+
+        Raises NotInFit for data that `fit` cannot take. On several replicas, it is checked that their parts make up the
+        batch.
+        """
         model = self.model
         for data in (train, validation):
             if data is not None:
@@ -197,6 +209,7 @@ class FitProgram(Program):
             additivity.check(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
+        """Return the modes whose values must follow from the parts of a batch, for `additivity`."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
@@ -205,7 +218,7 @@ class FitProgram(Program):
         return modes
 
     def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
-        """This slice's shares of the losses; see `additivity`."""
+        """Return a slice's contributions to the loss and to what layers add to it; see `additivity`."""
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
@@ -223,6 +236,7 @@ class FitProgram(Program):
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
+        """Return the metrics since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
         found = {name: value for name, value in metrics_of(self.model).items() if name not in losses}
         self.model.reset_metrics()
@@ -232,7 +246,11 @@ class FitProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """One `fit` call. It reads ahead for itself, so each epoch begins anew where the one before ended."""
+        """Train one epoch (from 1) by a call of `fit`.
+
+        Each call starts its own walk through the data, because `fit` reads ahead. Raises NotInFit if replicas would get
+        parts of unequal size.
+        """
         self.state.will_train()
         number, size, batch_size = self._replicas.number, walk.data.size, walk.batch_size
         uneven = [n for n in (min(batch_size, size), size % batch_size) if n % number]
@@ -264,7 +282,7 @@ class FitProgram(Program):
 
     @go_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """One `evaluate` call."""
+        """Evaluate validation data by a call of `Model.evaluate`."""
         self.state.will_train()
 
         def source() -> Iterator[Any]:
@@ -277,6 +295,7 @@ class FitProgram(Program):
 
     @contextmanager
     def _named_if_xla_cannot(self) -> Iterator[None]:
+        """Raise NotInFit in place of XLA's error about an operation that it cannot compile."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -288,8 +307,9 @@ class FitProgram(Program):
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
+        """Yield a dataset of ``count`` batches, to be used inside the block."""
         signature = batch_specs(self._example(data, augment=augment))
-        source = [batches]  # TensorFlow keeps the function for ever, and with it all that it holds
+        source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
             yield dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
@@ -299,7 +319,10 @@ class FitProgram(Program):
     def _batches(
         self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, seen: list[int] | None = None
     ) -> Iterator[Any]:
-        """Batches from an update on, augmented where there is a seed; their sizes go into ``seen``."""
+        """Yield batches, numbered from ``update`` on; with a seed they are augmented.
+
+        The size of each batch is appended to ``seen``.
+        """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
@@ -313,7 +336,7 @@ class FitProgram(Program):
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
-        """Gathered rows, augmented where there is a seed."""
+        """Return these rows as a batch; with a seed they are augmented."""
         if seed is None:
             return as_fit_takes(gather_examples(tensors, rows))
         cut = Slice.whole(tf.constant(len(rows)))
@@ -324,7 +347,10 @@ class FitProgram(Program):
 def _in_slices(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """The model's own step, told which part of the global batch of this ``number`` it computes."""
+    """Wrap a model's step so that each replica knows which part of the batch it computes.
+
+    ``number`` holds the number of the batch, which random draws follow.
+    """
 
     def step(data: Any) -> Any:
         replicas, replica = here()
@@ -340,20 +366,20 @@ def _in_slices(
 
 
 class _Rates(keras.callbacks.Callback):
-    """Sets the learning rate of each update, until somebody else does."""
+    """Sets the learning rate of each update until another callback sets it."""
 
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
-        """``sets``: otherwise it only sees who does."""
+        """Set the rate of the first update; with ``sets=False``, only notice what other callbacks set."""
         super().__init__()
         self._variable, self._sets = rate_variable(optimizers[0]) if optimizers else None, sets
         if self._variable is not None and sets:
-            self._variable.assign(rates[0])  # which callbacks see as the epoch begins
+            self._variable.assign(rates[0])  # callbacks see this one when the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
 
     @property
     def last_set(self) -> float | None:
-        """The rate that another callback has set, and that holds from then on."""
+        """Return the rate that another callback has set and that holds from now on; None if none has."""
         if self._present() != self._seen:
             self._set = self._seen = self._present()
         return self._set
@@ -368,7 +394,7 @@ class _Rates(keras.callbacks.Callback):
 
 
 class _Counting(keras.callbacks.Callback):
-    """Says which batch of the trial comes next, in training or validation."""
+    """Sets the number of the batch that comes next, in training or validation."""
 
     def __init__(self, number: keras.Variable, first: int) -> None:
         super().__init__()
@@ -382,9 +408,9 @@ class _Counting(keras.callbacks.Callback):
 
 
 class _Losses(keras.callbacks.Callback):
-    """Notes whether the loss of each batch is finite: what a step returns may be that of the last one alone."""
+    """Records whether the loss of each batch is finite; the history may only have the loss of the last batch."""
 
-    async_safe = True  # or Keras would have the host wait for each batch
+    async_safe = True  # otherwise Keras would make the host wait for each batch
 
     def __init__(self) -> None:
         super().__init__()
@@ -392,14 +418,14 @@ class _Losses(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not np.all(np.isfinite((logs or {}).get("loss", 0.0))):
-            self.finite = False  # and never True again: several threads of Keras's are in here at once
+            self.finite = False  # never set back to True, as several threads of Keras's run this at once
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.on_train_batch_end(0, logs)
 
 
 class _OfBatches(keras.callbacks.Callback):
-    """An author's callback in one call of `fit`: it hears of the updates, and of all else from the trial."""
+    """Passes the updates of one `fit` call on to an author's callback; the trial calls its other methods."""
 
     def __init__(self, callback: keras.callbacks.Callback) -> None:
         super().__init__()
@@ -413,6 +439,7 @@ class _OfBatches(keras.callbacks.Callback):
 
 
 def _refuse_data(data: Examples, number: int) -> None:
+    """Raise NotInFit for data that `fit` cannot take."""
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
@@ -424,6 +451,7 @@ def _refuse_data(data: Examples, number: int) -> None:
 def _refuse(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
+    """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""
     clipped = recipe.clipping or (optimizer is not None and groups.clips(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),

@@ -1,7 +1,7 @@
-"""A program of our own loop: a graph and the state that its trials begin with.
+"""The program of our own training loop: a graph, and the state that its trials begin with.
 
-This is the training loop as the host sees it: chunks of data go in, sums of losses come out. Its `state` is put back
-before another trial of the same structure, which `begin_as` prepares for a seed of its own.
+The host puts chunks of data in and gets sums of losses out. Before another trial of the same structure, `state` is
+reset; for a trial with another seed, `begin_as` replaces the initial values.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
 BLOCK = 32
-"""Updates between two looks at whether all is finite: at each, the host waits for the device."""
+"""Updates between two checks that all numbers are finite; at each check the host waits for the device."""
 RELATIVE = 2e-6
-"""Of the loss: what rounding makes of it where the same examples are computed in other batches."""
+"""Share of the loss that rounding may change when the same examples are computed in other batches."""
 
 
 class GraphProgram(Program):
-    """A graph with its compiled training and evaluation; create it under the strategy's scope."""
+    """A graph with compiled training and evaluation; create it under the strategy's scope."""
 
     kept = True
 
@@ -54,8 +54,8 @@ class GraphProgram(Program):
         self.validates_as_it_trains = bool(graph.step.by_itself)
         self.by_epoch: EpochAverage | None = None
         self._graph, self.xla = graph, Xla(graph, jit_compile)
-        self.stacks: list[Any] = []  # in which several trials of it are trained together
-        self.gain: float | None = None  # how many times as fast they are then, where that was measured
+        self.stacks: list[Any] = []  # each trains several trials of this program together
+        self.gain: float | None = None  # how many times as fast they are together, if it was measured
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(evaluate_batches, graph)
@@ -68,53 +68,56 @@ class GraphProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Who trains, where that is the model itself, and what goes through XLA."""
+        """Return what trains the model, if that is the model itself, and what goes through XLA."""
         by_itself = self._graph.step.by_itself
         return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
 
     def check_phases(self) -> None:
-        """Raise Refused for optimizers of a model's own, which cannot begin anew."""
+        """Raise Refused if the model's own `compile` makes its optimizers, which cannot start again."""
         if self._graph.step.by_itself and own_methods(self.model, "compile"):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
     def called_with(self) -> Any:
-        """Zeros in the place of the inputs that the model's own steps call it with; None where no step does."""
+        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
         step = self._graph.step
         return step.called_with.example if isinstance(step, KerasStep) else None
 
     @property
     def graph(self) -> Graph:
-        """What is traced for training and evaluation."""
+        """Return the graph that is traced for training and evaluation."""
         return self._graph
 
     @property
     def average(self) -> Average | None:
-        """The averaged weights with which the model is evaluated at present, if any."""
+        """Return the average of the weights that the model is evaluated with at present, or None."""
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
     @property
     def averages(self) -> list[Average]:
-        """All averages of the weights that it takes."""
+        """Return all averages of the weights that the program keeps."""
         return [average for average in (self._graph.average, self.by_epoch) if average]
 
     @property
     def networks(self) -> Sequence[Any]:
-        """The model, and what else takes part."""
+        """Return the model and all other networks of the trial."""
         return self._graph.step.networks
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's own, and what else takes part."""
+        """Return the trial's optimizer and those of all updates."""
         return self._graph.optimizers
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers whose learning rate the loop sets."""
+        """Return the optimizers whose learning rate the loop sets."""
         return [] if self.sets_no_rate else self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
+        """Return the part of each batch that a process needs, in training and in validation; None for all of it.
+
+        If examples are mixed, training needs the whole batch, because the partners come from all of it.
+        """
         graph = self._graph
         number = graph.replicas.number
         if number == 1:
@@ -124,9 +127,10 @@ class GraphProgram(Program):
 
     @go_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
+        """Trace and optimise both graphs by running them without any batch, which changes no state.
 
-        ``loose``: parts of chunks will come.
+        ``loose`` says that chunks may be cut into parts. Raises Refused if the parts of a batch would not give what the
+        whole batch gives.
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
@@ -147,17 +151,17 @@ class GraphProgram(Program):
         )
         self.sets_no_rate |= self.optimizer_is_idle
         written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
-        # Without validation it is the test data whose evaluation is traced, later.
+        # Without validation data, evaluation is traced later, for the test data.
         self._counts = [self.state[path].raw for path in self.state] if validation is None else written
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
 
     def _check(self, train: Examples, *, validates: bool) -> None:
-        """Raise Refused for what in several parts would not be that of the batch."""
+        """Raise Refused if the parts of a batch would not give what the whole batch gives."""
         graph = self._graph
 
-        def read(training: bool) -> dict[str, float]:  # but for what the sums of an epoch are reported as
+        def read(training: bool) -> dict[str, float]:  # without what is reported from sums of an epoch
             found = self._metrics(training=training)
             return {name: value for name, value in found.items() if name not in graph.step.zeros(training=training)}
 
@@ -166,10 +170,11 @@ class GraphProgram(Program):
         additivity.check(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
-        """Whether loss or metrics of the first examples are others in batches of the training's size; changes no state.
+        """Return whether the loss or metrics of the first examples change in batches of the training's size.
 
-        So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch,
-        and where a metric gives one number for a batch: then numbers are those of `Model.fit` in its batches alone.
+        This is so if a loss compares examples with each other or divides by what masks and weights leave of a batch,
+        and if a metric gives one number per batch. Only batches of the training's size then give the numbers of
+        `Model.fit`. The state is the same afterwards.
         """
         if data.as_trained is None:
             return False
@@ -192,7 +197,10 @@ class GraphProgram(Program):
 
     @go_with_owner
     def compile_updates(self, walk: Walk) -> bool:
-        """Let XLA compile for the batches of a trial that begins, where it is asked to; changes no state."""
+        """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
+
+        If XLA fails, updates are traced in another way or the error is raised. Changes no state.
+        """
         while lacking := self.xla.lacking(walk):
             kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.arrays()
             try:
@@ -207,14 +215,14 @@ class GraphProgram(Program):
 
     @go_with_owner
     def trace_anew(self, train: Examples) -> None:
-        """Trace training once more: other layers are trainable."""
+        """Trace training again, because other layers are trainable now."""
         self.xla.begin_anew()
         self._trace_training_anew()
         self._trace_training(train)
         self._graph.traced.clear()
 
     def _trace_training(self, data: Examples) -> None:
-        """Trace updates, through XLA if they may and can."""
+        """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
         kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
         while True:
@@ -226,21 +234,27 @@ class GraphProgram(Program):
                 return
 
     def _give_way(self, error: Exception) -> None:
-        """Take another way than that through XLA on which there was this error, or raise it."""
+        """Switch to the next way of compiling updates after this error, or raise the error."""
         if not self.xla.gives_way(error):
             raise error
         self._graph.traced.clear()
         self._trace_training_anew()
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
-        """One trace, of the shapes that all kinds of chunks have in common; ``loose``: their lengths are not."""
+        """Trace a function for these kinds of chunks by running it without any batch.
+
+        With ``loose``, chunks may have any length, so it is traced for all shapes that the kinds have in common.
+        """
         zeros = self._graph.zeros(training=training)
         if loose:
             function.get_concrete_function(*common(kinds), zeros)
         function(*kinds[0], zeros)
 
     def begin_as(self, fresh: Parts) -> bool:
-        """Begin with what the author's methods made for another seed; return whether all of it could be taken over."""
+        """Replace the initial values by what the author's methods made for another seed.
+
+        Return False if not all of them can be replaced; a new program is needed then.
+        """
         self.state.will_train()
         if not self.parts.give(fresh, self.state, self._averages()):
             return False
@@ -252,7 +266,10 @@ class GraphProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1), one rate per update."""
+        """Train one epoch (from 1), with one learning rate per update.
+
+        Training stops early if a number is not finite.
+        """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
         first, done, seen, finite = walk.first_update(epoch), 0, 0, True
@@ -275,7 +292,7 @@ class GraphProgram(Program):
 
     @go_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
-        """Train the first batches of a chunk, one for each rate; return the sums of losses."""
+        """Train on the first batches of a chunk, one for each rate; return the sums of the losses."""
         self.state.will_train()
         arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
@@ -283,7 +300,10 @@ class GraphProgram(Program):
 
     @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
-        """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
+        """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite.
+
+        Raises Refused if the model reports no loss.
+        """
         arguments = _with(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
@@ -293,7 +313,7 @@ class GraphProgram(Program):
 
     @go_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """The loss and metrics over validation data, with the averaged weights where there are such."""
+        """Return the loss and metrics over validation data, with averaged weights if there are any."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
         done = data.first_batch(epoch)
@@ -314,7 +334,10 @@ class GraphProgram(Program):
         return [v for average in self.averages for v in average.state]
 
     def _metrics(self, *, training: bool) -> dict[str, Any]:
-        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+        """Return the metrics since the last call and reset them.
+
+        Each output's loss is among them, as Keras averages it over slices.
+        """
         found = self._read_metrics() if self._graph.step.measures(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
 
@@ -322,9 +345,9 @@ class GraphProgram(Program):
 def train_batches(
     graph: Graph, update: Callable[..., Any], given: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Train on batches; return the ``sums`` of losses by examples counted on, and whether all of it is finite.
+    """Train on batches; return the sums of the losses with these batches added, and whether all is finite.
 
-    ``update``: that of the graph, or what compiles it.
+    A batch counts by its number of examples. ``update`` is the graph's own, or one that XLA compiles.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -339,7 +362,7 @@ def train_batches(
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
 
     _, totals, sound = tf.while_loop(
-        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # a long epoch is not wasted
+        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # do not waste a long epoch
         block,
         (tf.constant(0), sums, tf.constant(True)),
     )
@@ -347,7 +370,10 @@ def train_batches(
 
 
 def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Evaluate batches; return the ``sums`` of losses by examples counted on, and count the metrics."""
+    """Evaluate batches and count their metrics; return the sums of the losses with these batches added.
+
+    A batch counts by its number of examples.
+    """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
@@ -362,7 +388,10 @@ def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -
 
 
 def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
-    """Return the metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+    """Return the metrics since the last call and reset them.
+
+    Each output's loss is among them, as Keras averages it over slices.
+    """
     graph.traced.append(tf.compat.v1.get_default_graph())
     results = {name: tf.identity(value) for name, value in graph.step.metrics().items()}
     with tf.control_dependencies(list(results.values())):
@@ -372,23 +401,29 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
 
 
 def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
-    """Batches, and the learning rate of each."""
+    """Return batches with the learning rate of each, as arguments of `train_batches`."""
     return given, padded(rates, given.order.shape[0])
 
 
 def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
-    """The rates of updates, as many as a chunk has rows: one shape whatever the batch size, and so one trace."""
+    """Return the learning rates of updates, padded with zeros to the number of rows in a chunk.
+
+    The shape is then the same for all batch sizes, so that one trace serves them all.
+    """
     found = np.zeros([rows, *rates.shape[1:]], np.float32)
     found[: len(rates)] = rates
     return tf.constant(found)
 
 
 def common(kinds: Sequence[Any]) -> Any:
-    """The types of arguments, each dimension unknown that is not the same in all kinds, and of vectors always."""
+    """Return the types of arguments that fit all of these kinds.
+
+    A dimension is unknown if kinds differ in it, and the length of a vector always is.
+    """
 
     def of(*values: Any) -> Any:
         first, *rest = (tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else v._type_spec for v in values)
-        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order, and its rates
+        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order of examples, or their rates
             return tf.TensorSpec([None], first.dtype)
         return first.most_specific_common_supertype(rest)
 
@@ -396,7 +431,7 @@ def common(kinds: Sequence[Any]) -> Any:
 
 
 class _Timed:
-    """Iterates and adds up the time spent in waiting for the next item."""
+    """Iterates over chunks and adds up the time spent waiting for the next one."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
@@ -414,7 +449,7 @@ class _Timed:
 
 
 def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
-    """The chunks as they are, but the first in parts where one of them is to be profiled."""
+    """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
     if profile_into is not None:
         yield from stopwatch.profiled_parts(next(chunks), batch_size)
     for chunk in chunks:

@@ -1,12 +1,12 @@
-"""What an author hears and sets while a trial trains: his methods between updates and epochs, and Keras's callbacks.
+"""Hooks and Keras callbacks, by which an author watches and steers a trial.
 
-Callbacks are told between epochs, in any loop; those that hear single batches belong to `Model.fit`. They see what they
-see in Keras: one training, epochs from 0 that end after validation, and a model that they may steer. What they keep on
-themselves is in checkpoints, as far as it is plain.
+Callbacks are called between epochs, in any loop; those that want single batches need `Model.fit`. They see what they
+see in Keras: one training, epochs from 0 that end after validation, and a model that they may change. Checkpoints hold
+what callbacks keep as attributes, if it is plain values.
 
-What hooks and callbacks set on Keras's objects is honoured from the next epoch on: the learning rate of the trial's
-optimizer, which holds until it is set again, `model.stop_training`, and which layers are trainable. A program whose
-layers were changed serves no other trial.
+What hooks and callbacks set on Keras's objects applies from the next epoch on: the learning rate of the trial's
+optimizer, until it is set again; `model.stop_training`; and which layers are trainable. A program whose layers were
+changed is not used for other trials.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ BatchHook: TypeAlias = Callable[[tf.Tensor, Mapping[str, tf.Tensor], Gradients],
 
 
 class Watch:
-    """`on_train_batch_end` inside of the graph; what it returns is reported, as a mean over the epoch's examples."""
+    """The hook `on_train_batch_end` inside the graph.
+
+    The values that it returns are reported as means over the epoch's examples.
+    """
 
     def __init__(self, hook: BatchHook) -> None:
         self._hook = hook
         self.names: tuple[str, ...] = ()
 
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
-        """Learn which names it returns, by a trace that is thrown away; called across replicas."""
+        """Find out which names the hook returns, by a trace that is thrown away.
+
+        Must be called in cross-replica context. Raises Refused for a name that the loop reports itself.
+        """
 
         def trace() -> None:
             pairs = [(tf.zeros(v.shape, v.dtype), v) for v in variables]
@@ -60,10 +66,11 @@ class Watch:
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
     ) -> dict[str, tf.Tensor]:
-        """The values of one update (from 0), whose gradients were applied to these variables."""
+        """Return the hook's values for one update (from 0), whose gradients were applied to these variables."""
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
+        """Call the hook and return its values; raises Refused unless they are numbers by name."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -78,16 +85,19 @@ HOOKS = ("on_train_begin", "on_epoch_begin", "on_epoch_end")
 
 
 class Hooks:
-    """An author's hooks between epochs, and what they may keep from one to the next.
+    """The author's hooks between epochs.
 
-    That is variables, and plain values in ``memory``, all of which checkpoints hold. Anything else that they change on
-    the trainable would be lost on resume, or left for the next trial, and is refused.
+    They may keep variables, and plain values in ``memory``; checkpoints hold both. If they change another attribute of
+    the trainable, they are refused, because the change would be lost on resume or stay for the next trial.
     """
 
     def __init__(
         self, author: Author, model: keras.Model, hp: Hyperparameters, reads: Reads, own: frozenset[str]
     ) -> None:
-        """``reads``: where to note what they read; ``own``: the attributes that are not the author's."""
+        """Find the hooks that the author has overridden.
+
+        ``reads`` records the hyperparameters that they read. ``own`` names the attributes that are not the author's.
+        """
         self._author, self._model, self._hp, self._reads, self._own = author, model, hp, reads, own
         self._names = [name for name in HOOKS if overrides(author, name)]
 
@@ -95,17 +105,20 @@ class Hooks:
         return bool(self._names)
 
     def train_begin(self) -> None:
-        """Tell of a trial that begins."""
+        """Call `on_train_begin`."""
         with self._told("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
-        """Tell of an epoch (from 1) that begins."""
+        """Call `on_epoch_begin` for an epoch (from 1)."""
         with self._told("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
-        """The metrics of an epoch (from 1), with what the hook adds to them."""
+        """Call `on_epoch_end` for an epoch (from 1); return the metrics with what the hook adds.
+
+        Raises Refused if the hook changes a metric or adds anything but numbers.
+        """
         if "on_epoch_end" not in self._names:
             return metrics
         logs = dict(metrics)
@@ -118,6 +131,7 @@ class Hooks:
 
     @contextmanager
     def _told(self, hook: str) -> Iterator[None]:
+        """Record what a hook reads inside the block; raises Refused if it changes an attribute of the trainable."""
         if hook not in self._names:
             yield
             return
@@ -132,7 +146,7 @@ class Hooks:
 
 
 def checked_memory(memory: Any) -> dict[str, Any]:
-    """A copy of what hooks remember, as a checkpoint holds it; raises Refused for what is no plain value."""
+    """Return a copy of what hooks remember, for a checkpoint; raises Refused if a value is not plain."""
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
     for name, value in memory.items():
@@ -151,6 +165,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
+    """Return a value that was added to the logs as a float; raises Refused if it is no number."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError("a text")
@@ -159,11 +174,11 @@ def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
         raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
 
 
-_OF_KERAS = frozenset({"_model", "params"})  # which set_model and set_params set
+_OF_KERAS = frozenset({"_model", "params"})  # set by set_model and set_params
 
 
 class Callbacks:
-    """An author's callbacks for one trial; raises Refused for one that cannot do its work here."""
+    """The author's Keras callbacks for one trial; raises Refused for a callback that cannot work here."""
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
@@ -173,7 +188,10 @@ class Callbacks:
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
-        """Those of a trial that begins, which the author may also keep on his object."""
+        """Return the callbacks of a trial that begins.
+
+        Attributes that `callbacks` sets on the author's object are remembered for `watch`.
+        """
         before = dict(vars(author))
         found = cls(author.callbacks(hp), fit=fit)
         found._kept_by_author = {k: v for k, v in vars(author).items() if before.get(k) is not v}
@@ -187,30 +205,35 @@ class Callbacks:
 
     @property
     def hear_batches(self) -> bool:
-        """Whether one of them wants to be called after single updates."""
+        """Return whether a callback wants to be called after single updates."""
         return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int, updates: int) -> None:
-        """Tell them which model trains, for how many epochs of how many updates; making it has emptied the author."""
+        """Pass the model and the numbers of epochs and updates to the callbacks.
+
+        This also restores the author's attributes that `callbacks` has set, because they were removed while the model
+        was made.
+        """
         vars(author).update(self._kept_by_author)
         for callback in self:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
             callback.set_model(model)
 
     def train_begin(self) -> None:
-        """Tell them that a trial begins; not of one that goes on from a checkpoint."""
+        """Call `on_train_begin`, unless the trial continues from a checkpoint."""
         for callback in self:
             callback.on_train_begin()
 
     def epoch_begin(self, epoch: int) -> None:
-        """Tell them of an epoch (from 1) that begins."""
+        """Call `on_epoch_begin` for an epoch (from 1)."""
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
     def epoch_end(self, epoch: int, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Call them at the end of an epoch (from 1), with its validation; return the metrics as they leave them.
+        """Call `on_epoch_end` for an epoch (from 1); return the metrics as the callbacks leave them.
 
-        As in `Model.fit`, all of them get one dictionary. Raises Refused for what is no number.
+        It is called after validation. As in `Model.fit`, all callbacks get the same dictionary. Raises Refused for a
+        value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         for callback in self:
@@ -221,12 +244,12 @@ class Callbacks:
         return logs
 
     def train_end(self, metrics: Mapping[str, float]) -> None:
-        """Call them after the trial's last epoch, with its metrics."""
+        """Call `on_train_end` with the metrics of the last epoch."""
         for callback in self:
             callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
-        """What they have changed on themselves, for a checkpoint; None where that is more than plain values."""
+        """Return the attributes that each callback has changed, for a checkpoint; None if a value is not plain."""
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {name: value for name, value in _kept(callback).items() if not _same(made.get(name), value)}
@@ -236,7 +259,10 @@ class Callbacks:
         return found
 
     def restore(self, state: object) -> None:
-        """Go on from what `state` gave; raises CheckpointError where it gave nothing."""
+        """Restore the attributes that `state` returned.
+
+        Raises CheckpointError if it returned None, or if the number of callbacks has changed.
+        """
         if not isinstance(state, list) or len(state) != len(self._callbacks):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         for callback, changed in zip(self, state, strict=True):
@@ -244,7 +270,7 @@ class Callbacks:
 
 
 def _kept(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """A copy of what a callback has on itself."""
+    """Return a copy of a callback's attributes."""
     found = {}
     for name, value in vars(callback).items():
         if name not in _OF_KERAS:
@@ -257,12 +283,14 @@ def _plain(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
+    """Return whether two attributes are the same object or equal plain values."""
     if one is other:
         return True
     return _may_be_kept(one) and _may_be_kept(other) and type(one) is type(other) and bool(one == other)
 
 
 def _may_be_kept(value: object) -> bool:
+    """Return whether a checkpoint can hold a value."""
     if isinstance(value, list):
         return all(map(_may_be_kept, value))
     if isinstance(value, dict):
@@ -272,15 +300,15 @@ def _may_be_kept(value: object) -> bool:
 
 @dataclass(frozen=True)
 class Wheel:
-    """What could be set, as it is at present."""
+    """Learning rates and trainable layers at one moment, which hooks and callbacks can set."""
 
-    rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None: a schedule
-    layers: tuple[bool, ...]  # which are trainable
+    rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
+    layers: tuple[bool, ...]  # whether each is trainable
     weights: tuple[bool, ...]
 
     @classmethod
     def of(cls, program: Any) -> Wheel:
-        """Those of a program's networks and optimizers."""
+        """Return the present settings of a program's networks and optimizers."""
         layers = [layer for network in program.networks for layer in network._flatten_layers()]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
@@ -291,7 +319,10 @@ class Wheel:
 
 
 def rate_set(program: Any, before: Wheel) -> float | None:
-    """The trial's learning rate, where it was set since; raises Refused for one that would have no effect."""
+    """Return the trial's learning rate if it was set since ``before``, or None.
+
+    Raises Refused if setting it has no effect.
+    """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
         now = own_rate(optimizer)
@@ -319,7 +350,7 @@ def rate_set(program: Any, before: Wheel) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Let the optimizer have the rate that an epoch begins with, as callbacks expect to find it."""
+    """Set the optimizer's learning rate to the one an epoch begins with, because callbacks may read it."""
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
@@ -329,7 +360,10 @@ def show_rate(program: Any, rate: float) -> None:
 
 
 def were_frozen(program: Any, before: Wheel) -> bool:
-    """Whether other layers are trainable since; raises Refused for what could not be trained or saved."""
+    """Return whether the trainable layers have changed since ``before``.
+
+    Raises Refused for a change that could not be trained or saved.
+    """
     now = Wheel.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
@@ -347,7 +381,7 @@ def were_frozen(program: Any, before: Wheel) -> bool:
 
 
 def spoils(program: Any, before: Wheel) -> bool:
-    """Whether something was set that would stay in the next trial."""
+    """Return whether something was set that would affect the next trial."""
     now = Wheel.of(program)
     return (now.layers, now.weights) != (before.layers, before.weights) or any(
         rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
@@ -355,7 +389,7 @@ def spoils(program: Any, before: Wheel) -> bool:
 
 
 def freeze(program: Any, layers: Sequence[bool]) -> None:
-    """Let these layers be trainable or not, outer ones first, as `Wheel.layers` has them."""
+    """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
     flat = [layer for network in program.networks for layer in network._flatten_layers()]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

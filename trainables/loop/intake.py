@@ -1,4 +1,4 @@
-"""What of a batch goes into the model in training: gathered, augmented as the author says, mixed as the trial does."""
+"""Preparation of training examples inside the graph: they are gathered, augmented and mixed."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ from trainables.replicas import slices
 from trainables.replicas.slices import Mixture, Slice
 
 FORMS = (("x", "hp", "draws"), ("x", "y", "hp", "draws"), ("x", "y", "sample_weight", "hp", "draws"))
-ROWS = 3  # of the trace that looks at what augment() returns
+ROWS = 3  # rows of the trace that checks what augment() returns
 
 Example = tuple[Any, Any, Any]
-"""x, y and sample_weight or None."""
+"""x, y and sample_weight; the last two may be None."""
 
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """What `Intake.take` gave, for those who compute on without it."""
+    """Examples that `Intake.take` has returned, with what their slice has recorded about them.
 
-    tensors: Any  # x, y, sample_weight, and by its place in y the labels of each mixture
-    draws: Draws  # so far
+    `Intake.take` also accepts this in place of tensors, so that examples can be prepared outside of what XLA compiles.
+    """
+
+    tensors: Any  # x, y, sample_weight, and the labels of each mixture by position in y
+    draws: Draws  # as they are after these examples
     mixes: bool
 
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> Taken:
-        """The examples of a slice, with what it was told of them."""
+        """Return the examples of a slice with what the slice has recorded about them."""
         flat = [] if example[1] is None else tf.nest.flatten(example[1])
         mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
         return cls((*example, labels), draws, cut.mixes)
 
     def into(self, cut: Slice) -> Example:
-        """The same examples for another slice, which is told the same."""
+        """Return the examples for another slice, in which the same is recorded."""
         x, y, sample_weight, labels = self.tensors
         flat, cut.mixes = tf.nest.flatten(y), self.mixes
         if cut.draws is not None:
@@ -54,20 +57,24 @@ class Taken:
 
 
 class Intake:
-    """Gives each slice of a training batch its examples, the same however the batch was cut."""
+    """Prepares the examples of each slice of a training batch; they do not depend on how the batch is cut."""
 
     def __init__(self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing) -> None:
-        """``present`` gives the hyperparameters at each trace; raises Refused for an `augment` of another form."""
+        """Check the signature of the author's `augment`; raises Refused if it is not a known one.
+
+        ``present`` is called at each trace, for the hyperparameters.
+        """
         self._author, self._present, self.mixing = author, present, mixing
         self._kind = type(author).__name__
         self._takes = _form(author)
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
-        """The examples of a slice that has draws, gathered once the tensors of ``after`` are there.
+        """Return the examples of a slice: gathered, augmented and mixed.
 
-        Partners come from the whole batch. Where it is cut they are augmented once more, with their own draws, for
-        they are nobody else's to hand over.
+        They are gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole batch. If
+        it is cut into slices, partners are augmented again with their own draws, because no other slice can hand them
+        over. Raises RuntimeError for a slice without draws.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
@@ -98,7 +105,7 @@ class Intake:
         return self._mixed(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:
-        """Raise Refused where labels were mixed and nothing has weighed them by their shares."""
+        """Raise Refused if labels were mixed and nothing has weighed them by their shares."""
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
@@ -107,6 +114,7 @@ class Intake:
             )
 
     def _augmented(self, example: Example, draws: Draws) -> Example:
+        """Return examples after the author's `augment` and random erasing."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
@@ -115,7 +123,7 @@ class Intake:
         return self.mixing.erased(x, draws.from_call(start)), y, sample_weight
 
     def _returned(self, found: Any, example: Example) -> Example:
-        """What `augment` gave back, in its places; raises Refused where it is something else."""
+        """Return x, y and sample_weight with what `augment` returned; raises Refused if that has another structure."""
         x, y, sample_weight = example
         names = self._takes[:-2]
         called = f"{self._kind}.augment({', '.join(self._takes)})"
@@ -150,6 +158,7 @@ class Intake:
         return (*found, sample_weight) if len(found) == 2 else found
 
     def _mixed(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
+        """Return examples mixed with their partners, and record the mixed labels in the slice."""
         mixed = self.mixing.mixed(own, other, draws)
         flat, cut.mixes = tf.nest.flatten(mixed.y), True
         for place, labels in mixed.labels.items():
@@ -159,9 +168,10 @@ class Intake:
     # ---- before training
 
     def seen(self, example: Any, replicas: Replicas) -> Any:
-        """An example as training sees it, in shapes and types; raises Refused for one that cannot be augmented so.
+        """Return an example in the shapes and types that training sees; raises Refused if it cannot be augmented.
 
-        ``example``: a batch of one of the data. A trace that is thrown away, made where there is something to check.
+        ``example`` is a batch of one from the data. The result is found by a trace that is thrown away, unless there is
+        nothing to check.
         """
         if len(self._takes) == 3 and self.mixing == Mixing():
             return example
@@ -187,7 +197,10 @@ def _of_each(change: Callable[[Any], Any], example: Example) -> Example:
 
 
 def _form(author: Author) -> tuple[str, ...]:
-    """The parameters of the author's `augment`, which say what it takes and returns."""
+    """Return the parameters of the author's `augment`, which tell what it takes and returns.
+
+    Raises Refused if they are none of `FORMS`.
+    """
     signature = inspect.signature(author.augment)
     names = tuple(signature.parameters)
     if names in FORMS:
@@ -208,7 +221,7 @@ def _call(names: Sequence[str]) -> str:
 
 
 def _structure(part: Any) -> str:
-    """What a nested structure looks like, in few words."""
+    """Describe a nested structure in a few words, for messages."""
     if isinstance(part, dict):
         return "{" + ", ".join(map(str, part)) + "}"
     if isinstance(part, list | tuple):
@@ -217,7 +230,7 @@ def _structure(part: Any) -> str:
 
 
 def _cut_rows(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
-    """Rows one after the other. Kernels for int32 would do it on the host."""
+    """Return rows ``start`` to ``stop``, by way of int64 for int32, whose kernels would run on the host."""
     if leaf.dtype != tf.int32:
         return leaf[start:stop]
     return tf.cast(tf.cast(leaf, tf.int64)[start:stop], tf.int32)

@@ -1,7 +1,7 @@
-"""A training step of the author's own in our loop: it gives losses; gradients and updates are made in `update.py`.
+"""The step for an author's own `train_step`, which returns losses; `update.py` takes gradients and applies them.
 
-So gradients are those of the global batch, clipped, unscaled and applied as any, whatever the number of networks,
-optimizers, replicas and micro-batches.
+So gradients are those of the whole batch, and are unscaled, clipped and applied as always, whatever the number of
+networks, optimizers, replicas and micro-batches.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Own: TypeAlias = Callable[[Batch], Mapping[str, Any]]
 
 
 class AuthorStep(Step):
-    """The author's `train_step` in the place of model and loss, and `test_step` where there is one."""
+    """The author's `train_step` in place of the model and its loss, and `test_step` if there is one."""
 
     def __init__(
         self,
@@ -57,26 +57,32 @@ class AuthorStep(Step):
         *,
         micro_batches: int,
     ) -> None:
-        """``steps``: those of training and evaluation; ``networks``: all that take part, trained or not."""
+        """Create the step with the author's methods for training and evaluation.
+
+        ``networks`` has all networks that take part, trained or not.
+        """
         super().__init__(model, losses)
         (self._train_step, self._test_step), self.turns, self._networks = steps, turns, networks
         self._micro_batches = micro_batches
-        self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
-        self._measured: set[bool] = set()  # whether training, and whether evaluation, count metrics
+        self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # values of training and evaluation
+        self._measured: set[bool] = set()  # True if training counts metrics, False if evaluation does
         self._check_losses: Callable[[Slice], None]
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """The model, and what else takes part."""
+        """Return the model and all other networks that take part."""
         return self._networks
 
     @property
     def _is_compiled(self) -> bool:
-        """Whether evaluation is that of the compiled losses and metrics."""
+        """Return whether evaluation uses the compiled losses and metrics."""
         return self._test_step is None and self.model._compile_loss is not None
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Learn which values the steps return for an example, by traces that are thrown away."""
+        """Find out which values the methods return for an example, by traces that are thrown away.
+
+        Raises Refused if there are metrics that nothing counts.
+        """
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
@@ -89,31 +95,38 @@ class AuthorStep(Step):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
     def zeros(self, *, training: bool) -> Shares:
-        """Where the sums of an epoch begin: a mean for each value that a step returns."""
+        """Return zeros from which the sums of the returned values start."""
         if not training and self._test_step is None:
             return super().zeros(training=False)
         return {name: tf.constant(0.0) for name in self._names[0 if training else 1]}
 
     def measures(self, *, training: bool) -> bool:
-        """Whether training or evaluation counts the metrics."""
+        """Return whether training, or evaluation, counts the metrics."""
         return training in self._measured or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:
-        """Raise Refused."""
+        """Raise Refused, because each update of an author's must train something."""
         raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """This slice's shares of the values of a turn, which `Batch.measure` has counted."""
+        """Return a slice's contributions to the values of a turn, and a function that does nothing.
+
+        Metrics have been counted by `Batch.measure`.
+        """
         return self._shares(cut, example, turn, counts=counts), lambda: None
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """This slice's shares of what the author's step gives, or of the compiled losses."""
+        """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none."""
         if self._test_step is None:
             return self.evaluate_compiled(cut, example)
         return self._shares(cut, example, (), counts=True)
 
     def _shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
-        """This slice's shares of the mean values of the author's step; a row that stands in has none."""
+        """Return a slice's contributions to the mean values of the author's method; a stand-in contributes nothing.
+
+        An empty ``turn`` stands for evaluation. Raises Refused if the method ignores sample weights or mixed labels,
+        lacks a loss, or needs all of a batch that is cut into micro-batches.
+        """
         x, y, sample_weight = example
         training = bool(turn)
 
@@ -137,7 +150,7 @@ class AuthorStep(Step):
             one_hot=functools.partial(_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
-        means = author_updates.means(step(batch), name)  # type: ignore[misc]  # it is asked for where there is one
+        means = author_updates.means(step(batch), name)  # type: ignore[misc]  # only called if there is a test_step
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
                 f"the examples have weights (of the data, or class_weights), and {name}() does not read "
@@ -157,7 +170,7 @@ class AuthorStep(Step):
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gathered(self, cut: Slice, values: Any) -> Any:
-        """Values of all examples of the batch, in its order."""
+        """Return values of all examples of the batch, in its order; raises Refused with micro-batches."""
         if cut.parts == 1:
             return values
         if self._micro_batches > 1:
@@ -165,7 +178,10 @@ class AuthorStep(Step):
         return gathered(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """The turns of a batch, and the evaluation."""
+        """Return one mode for each distinct turn and, if the trial validates, one for evaluation.
+
+        A turn is a tuple of updates that are applied at once.
+        """
         turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self.turns)))}
         steps: list[tuple[int, Turn]] = [*turns.values(), *([(0, ())] if validates and self._test_step else [])]
         found = [
@@ -189,6 +205,7 @@ class AuthorStep(Step):
 
 
 def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
+    """Return one-hot targets, in which mixed labels have their shares."""
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
@@ -202,7 +219,10 @@ NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
 
 
 def is_own(author: Author) -> bool:
-    """Whether the author has a training step of his own; raises Refused for what belongs to one that is missing."""
+    """Return whether the author overrides `train_step`.
+
+    Raises Refused if `test_step` or `updates` is overridden without it.
+    """
     if overrides(author, "train_step"):
         return True
     lone = [name for name in OF_STEPS if overrides(author, name)]
@@ -212,18 +232,21 @@ def is_own(author: Author) -> bool:
 
 
 def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
-    """The author's updates in order; none where he has no training step."""
+    """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
     return author_updates.turns(author.updates(hp, model)) if is_own(author) else ()
 
 
 def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
-    """The optimizer that stands for the trial's, where no update asks for that."""
+    """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
     own = [update.optimizer for turn in given for update in turn]
     return None if not own or None in own else own[0]
 
 
 def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
-    """What the model is compiled with: losses and metrics, where anything asks for them."""
+    """Return the losses and metrics that the model is compiled with.
+
+    With a `train_step`, losses are left out unless evaluation needs them.
+    """
     whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
         return {"loss": _loss(author, hp, model), "metrics": _metrics(author, hp, model)}
@@ -231,7 +254,7 @@ def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str
 
 
 def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """What the author says; else what follows from the targets, or None where the model brings its own loss."""
+    """Return the author's loss; by default the one that suits the targets, or None if the model brings its own."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
     if len(author.first_example) == 1 or not refusals.own_methods(model, "call"):
@@ -245,20 +268,23 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
 
 
 def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """What the author says; by default none for a model that only its own steps call."""
+    """Return the author's metrics; by default None for a model that only its own steps call."""
     if not refusals.own_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
 
 
 def by_itself(author: Author, model: keras.Model) -> str:
-    """Which steps are the model's own, where it trains itself; nothing where it is trained by its loss."""
+    """Return which steps the model defines, in words; empty if it is trained by its loss."""
     own = [] if is_own(author) else refusals.own_methods(model, "train_step", "test_step")
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
 def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
-    """The graph of a training step of the author's own."""
+    """Return the graph that trains by the author's `train_step`.
+
+    Raises Refused for options and networks that cannot be trained in this way.
+    """
     author, parts, present, replicas = made.author, made.parts, wanted.present, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     networks = _networks(model, made.turns, wanted.kept)
@@ -297,21 +323,24 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
 
 
 def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:
-    """The author's `on_train_batch_end`, where he has one."""
+    """Return the author's `on_train_batch_end`, or None if it is not overridden."""
     if not overrides(author, "on_train_batch_end"):
         return None
     return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
 
 
 def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
-    """Variables that the author keeps on his object for `on_epoch_end` alone, which no graph touches."""
+    """Return the variables among the author's attributes if there are hooks.
+
+    Hooks may use them although no graph does.
+    """
     if not any(overrides(author, name) for name in HOOKS):
         return []
     return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
 
 
 def check_signatures(author: Author) -> None:
-    """Raise Refused for a method of the author's that takes other arguments than it is given, as Keras's hooks do."""
+    """Raise Refused for a method that takes other arguments than it is called with, such as those of Keras's hooks."""
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:
@@ -328,7 +357,7 @@ def _call(author: Author, method: str, model: keras.Model, present: Callable[[],
 
 
 def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
-    """The trial's model and all others that the author trains or keeps on his object."""
+    """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
     trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
     found = [part for part in (model, *trained, *_leaves(kept)) if isinstance(part, keras.Layer)]
     return list({id(part): part for part in found}.values())
@@ -339,6 +368,7 @@ def _leaves(kept: Mapping[str, object]) -> list[Any]:
 
 
 def _flat(value: Any) -> list[Any]:
+    """Return the leaves of nested dictionaries, lists and tuples."""
     match value:
         case Mapping():
             return [leaf for part in value.values() for leaf in _flat(part)]

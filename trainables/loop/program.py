@@ -1,4 +1,7 @@
-"""What trains a trial: our own loop, `Model.fit`, or workers beside servers, seen alike; and what one is made of."""
+"""The interface of all programs, which train by our own loop, by `Model.fit` or on parameter servers.
+
+It also has what a program is built from, `Made` and `Wanted`.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +36,24 @@ from trainables.state.owned import State
 
 @dataclass(frozen=True)
 class Made:
-    """What the author's methods have made for a trial."""
+    """The parts of a trial that the author's methods have made."""
 
     author: Author
     hp: Hyperparameters
     parts: Parts
-    turns: tuple[Turn, ...]  # of the author's own training step
-    own_optimizer: bool  # whether the trial's optimizer is the author's: what it decays is his to say
+    turns: tuple[Turn, ...]  # of the author's `train_step`; a turn is a tuple of updates that are applied at once
+    own_optimizer: bool  # whether the author made the optimizer; its weight decay is then left as it is
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
-    by_itself: str  # which steps are the model's own, where it trains itself
-    read: frozenset[str]  # what the author has read to make a model and its optimizers
-    drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
+    by_itself: str  # which steps the model defines, if it trains itself
+    read: frozenset[str]  # hyperparameters read to make the model and its optimizers
+    drew: bool  # whether the author's methods drew numbers, which may be constants of the graph
 
     @property
     def follows_the_rate(self) -> bool:
-        """Whether the loop's learning rate has an effect: not on what only brings rates or schedules of its own."""
+        """Return whether the loop's learning rate has an effect.
+
+        It has none if each optimizer has a rate or a schedule of its own, or if the model's own `compile` makes them.
+        """
         own = refusals.own_methods(self.parts.model, "compile")
         by_turns = author_updates.follow_the_rate(self.turns)
         return not own and by_turns and groups.follows_the_rate(self.parts.optimizer)
@@ -55,80 +61,83 @@ class Made:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a trial is to be trained."""
+    """Options by which a program is built."""
 
     placement: Placement
     recipe: Recipe
     seed: int
-    present: Callable[[], Hyperparameters]  # those of the trial at each trace
-    kept: Mapping[str, object]  # the author's attributes, which may hold other networks and what hooks count in
+    present: Callable[[], Hyperparameters]  # called at each trace, for the hyperparameters of the present trial
+    kept: Mapping[str, object]  # the author's attributes, which may hold other networks and variables of hooks
     jit_compile: Asked  # whether updates go through XLA
     callbacks: Callbacks
-    fit: bool  # the sweep file wants `Model.fit`, which also trains what our loop cannot
+    fit: bool  # the sweep file asks for `Model.fit`, which also trains what our loop cannot
 
     @property
     def whole(self) -> bool:
-        """Whether each batch is computed at once, in one place."""
+        """Return whether each batch is computed as a whole, on one replica and without micro-batches."""
         return bool(self.placement.replicas.number * self.recipe.micro_batches == 1)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training an epoch brought."""
+    """Result of training one epoch."""
 
     metrics: dict[str, float]
-    finite: bool  # all losses, gradients and weights
-    wait_s: float  # spent waiting for data
+    finite: bool  # whether all losses, gradients and weights are finite
+    wait_s: float  # time spent waiting for data
     examples: int
-    rate: float | None = None  # the last one, where a callback has set it
+    rate: float | None = None  # the last learning rate, if a callback has set it
 
 
 class Evaluated(NamedTuple):
-    """What an evaluation found."""
+    """Result of an evaluation."""
 
     metrics: dict[str, float]
-    loss_std: float = math.nan  # of the loss over examples; NaN where it is no mean over them
+    loss_std: float = math.nan  # standard deviation of the loss over examples; NaN if it is no mean over them
 
 
 class Program(ABC):
-    """A model that is ready to train; each kind says what of this it does in another way."""
+    """A model that is ready to train; subclasses override what they do in another way."""
 
     model: keras.Model
     parts: Parts
     live: Live
-    """Numbers that each trial sets; of what is kept between trials."""
+    """Hyperparameters in variables, which each trial sets; programs that are not kept may have none."""
     state: State
-    """All variables; there after `compile`."""
+    """All variables; set by `compile`."""
     kept = False
-    """Whether other trials may be served by it, and single updates tried."""
+    """True if other trials can use the program, and single updates can be trained."""
     spent = False
-    """Whether a hook has changed it, so that it serves no other trial."""
+    """True if a hook has changed the program, so that no other trial can use it."""
     served = False
-    """Whether weights lie on servers."""
+    """True if the weights are on parameter servers."""
     sets_no_rate = False
-    """Whether the optimizers bring rates of their own."""
+    """True if the optimizers have learning rates of their own."""
     optimizer_is_idle = False
-    """Whether the model trains itself without the trial's optimizer."""
+    """True if the model trains itself without the trial's optimizer."""
     idle_numbers: Sequence[str] = ()
-    """Parameters whose live numbers training does not use."""
+    """Parameters that are read as live numbers and not used in training."""
     validates_as_it_trains = False
-    """Whether validation is always in batches of the training's size."""
+    """True if validation always has batches of the training's size."""
     differs = ""
-    """Why the same seed gives other numbers."""
+    """Why the same seed gives other numbers; empty if it does not."""
     callbacks: Iterable[keras.callbacks.Callback] = ()
-    """Those that hear single updates; each trial sets its own."""
+    """Keras callbacks that are called after single updates; each trial sets its own."""
     hook_variables: Sequence[Any] = ()
-    """Variables that only hooks count in."""
+    """Variables that only hooks use."""
 
     @abstractmethod
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace training and evaluation once, which changes nothing; ``loose``: parts of chunks will come."""
+        """Trace training and evaluation once, without changing the state.
+
+        ``loose`` says that chunks may be cut into parts.
+        """
 
     @abstractmethod
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1), one rate per update."""
+        """Train one epoch (from 1), with one learning rate per update."""
 
     @abstractmethod
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -136,75 +145,84 @@ class Program(ABC):
 
     @abstractmethod
     def trace_anew(self, train: Examples) -> None:
-        """Trace training once more: other layers are trainable."""
+        """Trace training again, because other layers are trainable now."""
 
     @property
     def networks(self) -> Sequence[Any]:
-        """The model, and what else takes part."""
+        """Return the model and all other networks of the trial."""
         return [self.model]
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's own, and what else takes part."""
+        """Return the trial's optimizer and those of all updates."""
         return [self.model.optimizer]
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers whose learning rate the loop sets."""
+        """Return the optimizers whose learning rate the loop sets."""
         return [] if self.sets_no_rate else self.optimizers
 
     @property
     def averages(self) -> list[Average]:
-        """All averages of the weights that it takes."""
+        """Return all averages of the weights that the program keeps."""
         return []
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
-        """What lies on servers in parts."""
+        """Return the shards on parameter servers, by the path of the variable."""
         return {}
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Who trains, and what goes through XLA, for their columns; nothing where that is what was asked for."""
+        """Return what trains the model and what goes through XLA, for the trial's columns.
+
+        Empty if both are as the sweep file asks for.
+        """
         return {}
 
     @property
     def live_names(self) -> Iterable[str]:
-        """The parameters that it reads as live numbers."""
+        """Return the parameters that the program reads as live numbers."""
         return self.live.names if hasattr(self, "live") else ()
 
     @property
     def called_with(self) -> Any:
-        """Zeros in the place of the inputs that the model's own steps call it with; None where no step does."""
+        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
         return None
 
     def begin_as(self, fresh: Parts) -> bool:
-        """Begin with what the author's methods made for another seed; return whether all of it could be taken over."""
+        """Replace the initial values by what the author's methods made for another seed.
+
+        Return False if not all of them can be replaced; a new program is needed then.
+        """
         return False
 
     def check_phases(self) -> None:
-        """Raise Refused for what could not be made anew between the phases of a trial."""
+        """Raise Refused if the trial has something that cannot be reset between phases."""
         return
 
     def compile_updates(self, walk: Walk) -> bool:
-        """Let XLA compile for the batches of a trial that begins, where it is asked to; changes no state."""
+        """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
+
+        Changes no state.
+        """
         return False
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether the loss of the first examples is another one in batches of the training's size."""
+        """Return whether the loss or metrics of the first examples change in batches of the training's size."""
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return what a process needs of each batch, in training and in validation; None: all of it."""
+        """Return the part of each batch that a process needs, in training and in validation; None for all of it."""
         return None, None
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
-        """Train the first batch of a chunk; return its mean loss, NaN where anything of it is not finite."""
-        raise NotImplementedError  # asked for where `kept` allows single updates
+        """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite."""
+        raise NotImplementedError  # only called if `kept` is True
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return metrics as numbers; a vector, such as F1 by class, is one for each element: f1_score_0, f1_score_1."""
+    """Return metrics as floats; a vector such as F1 by class becomes f1_score_0, f1_score_1 and so on."""
     found: dict[str, float] = {}
     for name, value in metrics.items():
         flat = np.asarray(value).reshape(-1)

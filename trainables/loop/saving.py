@@ -1,7 +1,8 @@
-"""What of a trial goes on elsewhere: all of it in a checkpoint, and in its next phase the weights and their averages.
+"""Saving of a trial in a checkpoint, and the transfer of its weights from one phase to the next.
 
-Checkpoints are the same whether weights lie in this process or on servers. Between phases weights go by their paths and
-moments begin anew: that is what it means in Keras to freeze or unfreeze layers of a model and to compile it again.
+Checkpoints are the same whether the weights are in this process or on parameter servers. Between phases, weights and
+their averages are matched by path and optimizers start again, as when a Keras model is compiled again after layers were
+frozen or unfrozen.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from trainables.state.owned import State, raw_of
 
 
 def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
-    """Copy all that `restore` needs; the function returned writes it. What lies on servers they write at once.
+    """Copy all that `restore` needs and return a function that writes it.
 
-    ``data``: the fingerprint of the data that it is trained on.
+    Weights on parameter servers are written at once, by the servers. ``data`` is the fingerprint of the training data.
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
@@ -37,10 +38,10 @@ def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -
 
 
 def restore(folder: Path, trial: Trial) -> About:
-    """Go on from what `save` wrote, on any number of servers; raises CheckpointError.
+    """Continue from what `save` wrote, with any number of parameter servers; return the checkpoint's description.
 
-    In one process a table that lay on servers is put together, to be evaluated and exported; training on from there
-    begins with new moments.
+    Without servers, tables that were on servers are joined, so that the model can be evaluated and exported. Training
+    on from there starts with new optimizer moments. Raises CheckpointError.
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
@@ -56,6 +57,7 @@ def restore(folder: Path, trial: Trial) -> About:
 
 
 def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.Values) -> None:
+    """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
     state, model = trial.program.state, trial.program.model
     layers = {layer.path: layer for layer in sharded_embedding.layers_of(model)}
     found: dict[int, np.ndarray[Any, Any]] = {}
@@ -76,11 +78,11 @@ def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.V
 
 
 Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
-"""By path, one for each replica."""
+"""Values by path, one for each replica."""
 
 
 class Carried:
-    """A copy of all that the program of one phase hands on to that of the next, which may be the same one."""
+    """A copy of what one phase's program hands on to the next phase's program, which may be the same object."""
 
     def __init__(self, program: Program) -> None:
         self._weights = _copied(program.state, _by_path(_weights(program)))
@@ -91,7 +93,10 @@ class Carried:
         }
 
     def give(self, program: Program) -> None:
-        """Assign it to a program in its initial state; raises Refused where that has other weights."""
+        """Assign the copy to a program in its initial state.
+
+        Raises Refused if the program has other weights.
+        """
         program.state.will_train()
         mine = _by_path(_weights(program))
         shapes = {path: values[0].shape for path, values in self._weights.items()}
@@ -104,7 +109,7 @@ class Carried:
         _assign(program.state, mine, self._weights)
         _assign(program.state, _unknown_to_keras(program), self._unknown)
         for kind, average in _averaging(program).items():
-            average.reset()  # a weight that was not trained before is its own average
+            average.reset()  # the average of a weight that was not trained before is the weight itself
             if kind in self._averages:
                 values, started = self._averages[kind]
                 _assign(program.state, _averages(average), values)
@@ -112,12 +117,12 @@ class Carried:
 
 
 def _weights(program: Program) -> list[keras.Variable]:
-    """The variables of all networks, and what hooks count in."""
+    """Return the variables of all networks and those that hooks count in."""
     return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
 
 
 def _unknown_to_keras(program: Program) -> dict[str, Any]:
-    """What model() has made beside, as a `tf.Variable` in a layer."""
+    """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
     model = program.model
     known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
     taken = {id(raw_of(variable)) for variable in known}
@@ -133,6 +138,7 @@ def _averages(average: Average) -> dict[str, Any]:
 
 
 def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
+    """Return variables by path, each once; a number distinguishes those with the same path."""
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
     for variable in {id(raw_of(v)): v for v in variables}.values():
@@ -148,6 +154,7 @@ def _copied(state: State, variables: Mapping[str, Any]) -> Values:
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
+    """Assign the values of those variables that the state has."""
     for path, variable in variables.items():
         if path in values and state.values(raw_of(variable)) is not None:
             state.put(raw_of(variable), values[path])

@@ -1,10 +1,10 @@
-"""A model whose weights lie on parameter servers, trained asynchronously by TensorFlow's coordinator.
+"""Asynchronous training of a model whose weights are on parameter servers, by TensorFlow's coordinator.
 
-The same batches at the same rates as in our loop, each of them one update that some worker computes: from weights that
-other workers change meanwhile, so that no two trials are alike. Losses and metrics of a batch come back with it.
+Batches and learning rates are those of our loop. Each batch is one update, which any worker computes while other
+workers change the weights, so no two trials are the same. A batch's losses and metrics are returned with it.
 
-A worker sends gradients, and the servers compute what SGD and Adam change, where the weights lie. The numbers are those
-of Keras's optimizers, whose own code would fetch slots and weights to the worker and count updates there.
+A worker sends gradients, and the servers compute the changes by SGD or Adam where the weights are. The numbers are
+those of Keras's optimizers, whose own code would fetch slots and weights to the worker and count updates there.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ KINDS = ("sgd", "adam", "adamw")
 
 @dataclass(frozen=True)
 class Rule:
-    """An optimizer in numbers; its slots are as many as it has ``slots``."""
+    """The update rule of an optimizer; ``slots`` names the variables that it keeps for each weight."""
 
     kind: str  # sgd, momentum, adam
     slots: tuple[str, ...]
-    decay: float = 0.0  # times the rate, of the weights that decay
-    beta: float = 0.0  # of the momentum
+    decay: float = 0.0  # weight decay, as a multiple of the rate
+    beta: float = 0.0  # momentum
     nesterov: bool = False
     beta_1: float = 0.9
     beta_2: float = 0.999
@@ -61,7 +61,7 @@ class Rule:
 
     @classmethod
     def of(cls, optimizer: keras.optimizers.Optimizer) -> Rule:
-        """What an optimizer of Keras's does; raises Refused for one that has no rule here."""
+        """Return the rule of a Keras optimizer; raises Refused if there is none for it here."""
         kinds, kind = keras.optimizers, type(optimizer)
         decay = float(optimizer.weight_decay or 0.0)
         if kind is kinds.SGD:
@@ -82,7 +82,7 @@ class Rule:
     def change(
         self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], rate: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """What to subtract from weights, and the new slots; ``number``: of the update, from 0."""
+        """Return what to subtract from the weights, and the new slots; ``number`` is that of the update, from 0."""
         match self.kind:
             case "sgd":
                 return gradient * rate, []
@@ -99,12 +99,12 @@ class Rule:
 
 @dataclass
 class Weight:
-    """A variable on a server, and what its updates keep there."""
+    """A variable on a server, with its slots on the same server."""
 
     variable: Any
     device: str
     rule: Rule
-    lazy: bool = False  # an update touches the rows alone that have gradients
+    lazy: bool = False  # an update changes only rows that have gradients
     decays: bool = False
     slots: list[Any] = field(init=False)
 
@@ -115,7 +115,7 @@ class Weight:
         self.slots = [parameter_server.variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
 
     def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
-        """Apply one gradient, in the graph of a worker; that of rows names each row once."""
+        """Apply one gradient, in the graph of a worker; a sparse gradient must name each row once."""
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):
             if isinstance(gradient, tf.IndexedSlices):
@@ -132,6 +132,7 @@ class Weight:
             self.variable.assign_sub(change)
 
     def _update_rows(self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float) -> None:
+        """Apply a sparse gradient to the rows that it names."""
         rows = gradient.indices
         before = [slot.sparse_read(rows) for slot in self.slots]
         change, slots = self.rule.change(gradient.values, before, rate, number)
@@ -143,14 +144,17 @@ class Weight:
 
 
 def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """The same gradient with each row once."""
+    """Return the same sparse gradient with each row named once."""
     rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
 def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[list[Weight], dict[str, list[Weight]]]:
-    """What an optimizer trains: variables, and parts of tables by the paths of their layers; it says what decays."""
+    """Return the weights that an optimizer trains: variables, and the shards of tables by the paths of their layers.
+
+    The optimizer decides which of them decay.
+    """
     rule, decays = Rule.of(optimizer), optimizer._use_weight_decay
     tables = {
         layer.path: [
@@ -163,12 +167,12 @@ def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[
     return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
 
 
-IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
-SEVERAL = 16  # examples by which metrics are tried
+IN_FLIGHT = 4  # updates per worker that are queued or computed; their batches stay in memory
+SEVERAL = 16  # examples on which metrics are tried
 
 
 class ServedProgram(Program):
-    """A model whose weights lie on servers."""
+    """A model whose weights are on parameter servers."""
 
     served = True
     differs = "workers take the weights as they are"
@@ -177,7 +181,7 @@ class ServedProgram(Program):
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
         model = parts.model
         _refuse(wanted.recipe, made.hp, parts.optimizer)
-        # Keras's optimizer would make slots that nobody uses.
+        # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
         if parts.options.get("loss") is None:
@@ -194,7 +198,7 @@ class ServedProgram(Program):
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace both steps once; raises Refused for a metric that cannot be added up from batches."""
+        """Trace both steps once; raises Refused for a metric that is not a sum over batches."""
         self._train_step = self._traced(self._update, train)
         self._test_step = None if validation is None else self._traced(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
@@ -202,16 +206,16 @@ class ServedProgram(Program):
         self._check_metrics(validation)
 
     def trace_anew(self, train: Examples) -> None:
-        """Raise Refused: workers hold what was traced."""
+        """Raise Refused, because workers keep what was traced."""
         raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
     def check_phases(self) -> NoReturn:
-        """Raise Refused: weights cannot be handed on from one program to another yet."""
+        """Raise Refused, because weights cannot be passed from one program to another yet."""
         raise Refused("the trial has phases, and training.strategy is parameter_server, which has no way between them")
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
-        """What lies on the servers in parts, by path: the rows of each layer, and the slots of their updates."""
+        """Return the shards on servers by path: the rows of each table, and the slots of their updates."""
         found: dict[str, list[Shard]] = {}
         for path, shards in self._shards.items():
             for i, shard in enumerate(shards):
@@ -226,7 +230,7 @@ class ServedProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """One epoch of updates, in the order of the walk but for those that overtake one another."""
+        """Train one epoch, with updates in the order of the walk except that some may overtake others."""
         first = walk.first_update(epoch)
         given = ((batch, rates[i], first + i) for i, batch in enumerate(_batches(walk.epoch(epoch), walk.batch_size)))
         sums, seen = self._sums(self._train_step, given, walk.seed)
@@ -234,7 +238,7 @@ class ServedProgram(Program):
         return Trained(self._found(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """The loss and metrics over validation data, by all workers."""
+        """Return the loss and metrics over validation data, computed by all workers."""
         first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
         return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
@@ -242,7 +246,10 @@ class ServedProgram(Program):
     # ---- on the coordinator
 
     def _sums(self, step: Any, given: Iterator[tuple[Any, float, int]], seed: int) -> tuple[np.ndarray[Any, Any], int]:
-        """The sums of what each batch gives, and the number of examples; ends early where one is not finite."""
+        """Return the sums of what ``step`` returns for each batch, and the number of examples.
+
+        Stops early after a batch that is not finite.
+        """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
         most, seen = IN_FLIGHT * parameter_server.count_workers(), 0
@@ -267,6 +274,7 @@ class ServedProgram(Program):
         return total, seen
 
     def _found(self, sums: np.ndarray[Any, Any], seen: int) -> dict[str, float]:
+        """Return metrics and mean losses from the sums over all batches."""
         names = self._names()
         losses = {name: float(value) / max(seen, 1) for name, value in zip(names, sums[1:], strict=False)}
         variables, values, start = self.model.metrics_variables, [], 1 + len(names)
@@ -279,6 +287,7 @@ class ServedProgram(Program):
         return {**scalars({name: np.asarray(value) for name, value in found.items() if name != "loss"}), **losses}
 
     def _weights_finite(self) -> bool:
+        """Return whether all trained weights are finite."""
         for weight in self._weights:
             with tf.device(weight.device):
                 if not bool(all_finite([weight.variable.read_value()])):
@@ -286,6 +295,7 @@ class ServedProgram(Program):
         return True
 
     def _check_metrics(self, validation: Examples | None) -> None:
+        """Raise Refused for a metric that is not a sum over batches, by trying a few validation examples."""
         begun = {v.path: v.numpy() for v in self.model.metrics_variables}
         odd = [path for path, value in begun.items() if np.any(value)]
         if odd:
@@ -301,9 +311,10 @@ class ServedProgram(Program):
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
             raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
 
-    # ---- what is traced, for a worker
+    # ---- traced functions, which run on a worker
 
     def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
+        """Trace a step for batches of any size, with each tensor of a batch as an argument."""
         example = data.example()
 
         def flat(*given: tf.Tensor) -> tf.Tensor:
@@ -317,6 +328,7 @@ class ServedProgram(Program):
         )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Compute a batch's gradients, send them to the servers and return the batch's packed results."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number)
@@ -331,6 +343,7 @@ class ServedProgram(Program):
         return self._packed(finite, losses, counted, size)
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Return a batch's packed results of evaluation."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)
@@ -341,7 +354,7 @@ class ServedProgram(Program):
         return self._packed(tf.constant(True), losses, counted, size)
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Send the gradients to the servers; whether they and the loss are finite, else nothing changes."""
+        """Send the gradients to the servers if they and the loss are finite; return whether they are."""
         known = [i for i, gradient in enumerate(gradients) if gradient is not None]
         rows = [of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
         groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
@@ -363,7 +376,7 @@ class ServedProgram(Program):
         return finite
 
     def _counted(self, example: Example, predicted: Any) -> list[tf.Tensor]:
-        """What this batch alone adds to the variables of the metrics."""
+        """Return what this batch alone adds to the variables of the metrics."""
         x, y, sample_weight = example
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
@@ -373,7 +386,7 @@ class ServedProgram(Program):
     def _packed(
         self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor
     ) -> tf.Tensor:
-        """All that comes back, in one vector: each tensor would be a message of its own."""
+        """Return all results of a batch in one vector, because each tensor would be a message of its own."""
         examples = tf.cast(size, tf.float32)
         first = [tf.where(finite, 0.0, 1.0), *(losses[name] * examples for name in self._names())]
         return tf.concat([tf.stack(first), *(tf.reshape(value, [-1]) for value in counted)], 0)
@@ -383,6 +396,7 @@ class ServedProgram(Program):
 
 
 def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
+    """Yield the batches of these chunks, gathered."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
@@ -390,6 +404,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
 
 
 def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+    """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if own_rate(optimizer) is None:

@@ -1,6 +1,7 @@
-"""What a slice of a batch computes: a compiled model and its losses, or a step that a model brings itself.
+"""Steps, which compute a slice of a batch: with a compiled model and its losses, or by a model's own `train_step`.
 
-A step says what is computed; `loop/update.py` does the rest. The author's own step is in `loop/own_step.py`.
+A slice is the part of a batch that one replica or micro-batch computes. A step says what is computed of it;
+`loop/update.py` takes the gradients and applies them. The step for an author's `train_step` is in `loop/own_step.py`.
 """
 
 from __future__ import annotations
@@ -28,105 +29,123 @@ from trainables.replicas.slices import Slice
 from trainables.state import owned
 
 Shares: TypeAlias = dict[str, tf.Tensor]
-"""What a slice adds to the mean values of its batch, by name."""
+"""Contributions of a slice to the mean values of its batch, by name."""
 
 
 class Step(ABC):
-    """What a slice of a batch computes, and what of it is minimised."""
+    """The computation of a slice of a batch, and which of its losses are minimised."""
 
     turns: tuple[Turn, ...] = ()
-    """What is minimised, in order; nothing: the step takes and applies gradients itself."""
+    """Updates of a batch in order; those in one turn are applied at once.
+
+    Empty if the step applies gradients itself.
+    """
     spread: tuple[str, ...] = global_losses.SPREAD
-    """What an evaluation tells beside, of how losses differ between examples."""
+    """Names of the sums from which the spread of losses between examples is computed in evaluation."""
     by_itself = ""
-    """Why the model trains itself, where it does."""
+    """Description of the steps that the model defines, if it trains itself."""
     follows_the_rate = True
 
     def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | Noted] = ()) -> None:
-        """``losses``: what `global_losses.install` has made of the model's."""
+        """Create a step with the losses that `global_losses.install` has returned for the model."""
         self.model, self.global_losses = model, losses
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """The model, and what else takes part."""
+        """Return the model and all other networks that take part."""
         return [self.model]
 
     @property
     def counted_first(self) -> tuple[str, ...]:
-        """The losses whose divisors only all slices know."""
+        """Return the names of the losses whose divisors are known only after all slices were computed once."""
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Learn which values it gives for an example, before anything is traced."""
+        """Find out which values the step returns for an example, before anything is traced."""
         return
 
     def prepare_evaluation(self, example: Any) -> None:
-        """Learn which values it gives for an example of the validation data, before anything is traced."""
+        """Find out which values evaluation returns for an example of the validation data, before anything is traced."""
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """This slice's shares in training, and what counts it in the metrics once gradients are taken."""
-        raise NotImplementedError  # a step that trains itself has no turns, for which this is asked
+        """Return a slice's contributions in training, and a function that counts it in the metrics.
+
+        The function is called after the gradients are taken. ``counts`` is False if the batch has already been counted.
+        """
+        raise NotImplementedError  # never called for a step that trains itself, as it has no turns
 
     @abstractmethod
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """This slice's shares in evaluation, counted; of a step that trains itself, in training too."""
+        """Return a slice's contributions in evaluation, and count it in the metrics.
+
+        A step that trains itself also does so in training.
+        """
 
     def count_divisors(self, example: Example) -> None:
-        """Compute a slice for the divisors of its losses alone."""
+        """Compute a slice only to count the divisors of its losses."""
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=False))
         self.model._compute_loss(x, y, predicted, sample_weight, training=False)
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether training uses any of these variables of the trial's optimizer: the loop applies it."""
+        """Return whether training uses any of these variables of the trial's optimizer.
+
+        It does unless the model trains itself, because the loop applies the optimizer.
+        """
         return True
 
     def refuse_untrained(self, update: Update) -> None:
-        """Say that an update changes nothing, where that is a mistake."""
+        """Refuse an update that changes no weights; by default it is accepted."""
         return
 
     def zeros(self, *, training: bool) -> Shares:
-        """Where the sums of an epoch, or of a validation, begin."""
+        """Return zeros from which the sums of losses of an epoch, or of a validation, start."""
         named = [f"{loss.name}_loss" for loss in self.global_losses] if len(self.global_losses) > 1 else []
         return {name: tf.constant(0.0) for name in ("loss", *named)}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Sums of losses by examples, with one more batch."""
+        """Return the sums of losses with one more batch added, which counts by its number of examples."""
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
-        """What an epoch, or a validation, of so many examples is reported as."""
+        """Return what is reported for an epoch, or a validation, of ``seen`` examples."""
         return {**metrics, **{name: float(total) / seen for name, total in sums.items()}}
 
     def measures(self, *, training: bool) -> bool:
-        """Whether training or evaluation counts the metrics."""
+        """Return whether training, or evaluation, counts the metrics."""
         return True
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
-        """The metrics at present, but for the loss that is reported as a mean over examples."""
+        """Return the present metrics without the loss, which is reported as a mean over examples."""
         return {name: value for name, value in metrics_of(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
+        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
+
+        These are training and, if the trial validates, evaluation.
+        """
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Count these examples."""
+        """Count these examples in the metrics, and return a tensor for `tf.cond`."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.own_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
         return tf.constant(0)
 
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
-        """Count a slice, unless a row stands in for it."""
+        """Count a slice in the metrics, unless it is a stand-in.
+
+        A slice has a stand-in row if its batch has fewer examples than slices.
+        """
         x, y, sample_weight = example
         given = x, y, predicted, sample_weight
         if cut.real is None:
             self.count(*given)
             return
-        # A branch takes int32 from the host's memory.
+        # A branch of `tf.cond` takes int32 tensors from the host's memory.
         wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
 
         def count_real() -> tf.Tensor:
@@ -137,7 +156,10 @@ class Step(ABC):
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
     def compiled(self, cut: Slice, example: Example, *, training: bool) -> tuple[Any, Shares]:
-        """The outputs of the model, and this slice's shares of its compiled losses; a row that stands in has none."""
+        """Return the outputs of the model and a slice's contributions to its compiled losses.
+
+        A stand-in contributes nothing.
+        """
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=training))
         loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
@@ -147,20 +169,20 @@ class Step(ABC):
         return predicted, {"loss": cut.share_of(loss), **named}
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
-        """The evaluation by compiled losses and metrics."""
+        """Evaluate a slice by compiled losses and metrics."""
         cut.examples = None if refusals.own_methods(self.model, "compute_loss") else []
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
         return shares
 
     def compiled_mode(self, intake: Intake, *, training: bool) -> Mode:
-        """Training or evaluation by compiled losses and metrics, for `additivity`."""
+        """Return the mode of training or evaluation by compiled losses and metrics, for `additivity`."""
         compute = functools.partial(self._tried, intake, training=training)
         name, calls = ("training", 0) if training else ("evaluation", EVALUATION)
         return Mode(name, compute, training=training, calls=calls, totals=self.counted_first)
 
     def _tried(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
-        """This slice's shares of what layers add to the loss, of each loss and of their sum."""
+        """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum."""
         example = intake.take(tensors, rows, cut) if training else gather_examples(tensors, rows[cut.start : cut.stop])
         predicted, losses = self.compiled(cut, example, training=training)
         added = keras_corrections.added_losses(self.model)
@@ -174,7 +196,7 @@ class Step(ABC):
 
     @property
     def _name_of_loss(self) -> str:
-        """What messages call the loss of a batch: where there is one of the author's own, by its class."""
+        """Return what messages call the loss of a batch; a loss of the author's own is named with its class."""
         if len(self.global_losses) != 1 or not _is_own(self.global_losses[0].loss):
             return "the loss of a batch"
         (one,) = self.global_losses
@@ -190,39 +212,39 @@ class CompiledStep(Step):
         self._check_losses = intake.check_losses
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """This slice's shares of the losses."""
+        """Return a slice's contributions to the losses, and a function that counts it in the metrics."""
         predicted, shares = self.compiled(cut, example, training=True)
         self._check_losses(cut)
         return shares, lambda: self.count_metrics(cut, example, predicted)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """This slice's shares of the losses."""
+        """Return a slice's contributions to the losses, and count it in the metrics."""
         return self.evaluate_compiled(cut, example)
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Training, and evaluation where there is one."""
+        """Return the modes of training and, if the trial validates, of evaluation."""
         return [self.compiled_mode(intake, training=training) for training in ((True, False) if validates else (True,))]
 
 
 class KerasStep(Step):
     """A model's own `train_step` and `test_step`, called with batches as `Model.fit` calls them, on one replica.
 
-    It reports what `fit` does: the model's metrics, or the values of the last batch where they have other names.
+    It reports what `fit` reports: the model's metrics, or the values of the last batch if these have other names.
     """
 
     spread = ()
 
     def __init__(self, model: keras.Model, because: str, *, follows_the_rate: bool) -> None:
-        """``because``: which steps are the model's own."""
+        """Create the step; ``because`` says which steps the model defines."""
         super().__init__(model)
         self.by_itself, self.follows_the_rate = because, follows_the_rate
-        self._used: set[int] = set()  # handles of variables, by identity, that its training uses
+        self._used: set[int] = set()  # ids of the handles of the variables that its training uses
         self.called_with = CalledWith()
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
         self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Be ready to learn which values both steps give."""
+        """Prepare to find out which values both steps return; each is traced when it is first asked for."""
 
         self._example_of_evaluation = example
 
@@ -236,16 +258,19 @@ class KerasStep(Step):
         self._shapes = shapes
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether the model's own training uses any of these variables, once it was traced."""
+        """Return whether the model's own training uses any of these variables, by a trace of it."""
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
     def prepare_evaluation(self, example: Any) -> None:
-        """Learn the values of evaluation from an example of the validation data, whose parts may be others."""
+        """Use an example of the validation data for the trace of evaluation, because its structure may differ."""
         self._example_of_evaluation = example
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Run a step; its values by name."""
+        """Run the model's step and return its values by name.
+
+        Raises Refused if it returns anything but a dictionary with values.
+        """
         name = _name_of_step(training=training)
         returned = step_of(self.model, self.called_with, training=training)(as_fit_takes(example))
         if not isinstance(returned, Mapping) or not returned:
@@ -256,31 +281,31 @@ class KerasStep(Step):
         return {name: tf.cast(value, tf.float32) for name, value in _flat(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
-        """Values of the right shapes, for the first batch to replace."""
+        """Return zeros in the shapes of the step's values, which the first batch replaces."""
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """The values of the last batch."""
+        """Return the values of the last batch."""
         return {name: values[name] for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
-        """As `Model.fit` chooses between the two."""
+        """Return the metrics or the values of the last batch, as `Model.fit` chooses between them."""
         return dict(metrics) if set(metrics) == set(sums) else {name: value.numpy() for name, value in sums.items()}
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
-        """All of the model's."""
+        """Return all metrics of the model."""
         return metrics_of(self.model)
 
 
 class CalledWith:
-    """The inputs that a model's own steps call it with, which need not be those of the data."""
+    """Records the inputs that a model's own steps call it with, which may differ from the data."""
 
     def __init__(self) -> None:
-        self._found: dict[bool, Any] = {}  # of training, and of evaluation
+        self._found: dict[bool, Any] = {}  # of training (True) and evaluation (False)
 
     @property
     def example(self) -> Any:
-        """Zeros in the place of such inputs, a batch of one; None where no step calls the model."""
+        """Return zeros in place of such inputs, a batch of one; None if no step has called the model."""
         found = self._found.get(False, self._found.get(True))
         if found is None:
             return None
@@ -288,7 +313,7 @@ class CalledWith:
 
     @contextmanager
     def noting(self, model: keras.Model, *, training: bool) -> Iterator[None]:
-        """Note what the model is called with first inside the block."""
+        """Record the first inputs that the model is called with inside the block."""
         if not refusals.own_methods(model, "call"):
             yield
             return
@@ -314,9 +339,9 @@ def _is_of_known_shape(leaf: Any) -> bool:
 
 
 def step_of(model: keras.Model, called_with: CalledWith, *, training: bool) -> Callable[[Any], Any]:
-    """Return the step of a model, which notes what it calls the model with.
+    """Return the step of a model, wrapped so that it records what it calls the model with.
 
-    It raises Refused for data that the step cannot take, where that can be explained.
+    It raises Refused for data that the step cannot take, if the reason is known.
     """
     name = _name_of_step(training=training)
     own, step = refusals.own_methods(model, name), getattr(model, name)
@@ -350,10 +375,11 @@ def shapes_of(
     example: Any,
     used: set[int] | None = None,
 ) -> dict[str, tf.TensorShape]:
-    """Return what ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
+    """Return the shapes of the values that ``compute`` returns for an example, by name.
 
-    It is traced for batches of any size, and the trace is thrown away. ``run`` is that of the replicas; ``used`` gets
-    the handles of the variables that it used, by identity.
+    It is traced for batches of any size, as in training or, without an ``intake``, as in evaluation. The trace is
+    thrown away. ``run`` runs a function on the replicas. ``used`` gets the ids of the handles of the variables that
+    were used.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -374,18 +400,24 @@ def shapes_of(
 
 
 def as_fit_takes(example: Example) -> Any:
-    """A batch as Keras hands it on, x alone where there are no targets; a `Dataset` would take lists for tensors."""
+    """Return a batch as Keras passes it on, which is x alone if there are no targets.
+
+    Lists become tuples, because a `Dataset` would take lists for tensors.
+    """
     x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in example)
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
 def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the metrics of a model by name; as in `Model.fit`, one whose result is a dictionary gives all its keys."""
+    """Return the metrics of a model by name.
+
+    As in `Model.fit`, a metric whose result is a dictionary gives all its keys.
+    """
     return dict(_flat(model.get_metrics_result()))
 
 
 def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The values by name, those of inner dictionaries among them."""
+    """Return the names and values, including those of nested dictionaries."""
     return [
         leaf
         for name, value in values.items()
@@ -402,6 +434,8 @@ def _is_int32(leaf: Any) -> bool:
 
 
 def _as_float32(predicted: Any) -> Any:
+    """Cast floating outputs to float32 and keep their Keras masks."""
+
     def cast(t: tf.Tensor) -> tf.Tensor:
         if not t.dtype.is_floating or t.dtype == tf.float32:
             return t

@@ -1,4 +1,4 @@
-"""Where a trial's time went: before it trained, and in a few of its updates as a TensorBoard profile."""
+"""The time that a trial spends before it trains, and a TensorBoard profile of some of its updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainables.data.chunks import Chunk
 
 
 class Stopwatch:
-    """Seconds by part, added up lap by lap."""
+    """Adds up seconds by the name of a part."""
 
     def __init__(self) -> None:
         self.started = time.time()
@@ -22,21 +22,24 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def begin(self) -> None:
-        """Let the next lap begin now."""
+        """Start the next lap now."""
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Count the time since the last lap as this part's."""
+        """Add the time since the last lap to this part."""
         now = time.perf_counter()
         self.laps[part] = self.laps.get(part, 0.0) + now - self._last
         self._last = now
 
 
-SKIPPED, KEPT = 2, 5  # updates: the first ones warm caches up
+SKIPPED, KEPT = 2, 5  # updates; the first ones warm up caches
 
 
 def profiled_parts(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
-    """The chunk in up to three parts, with whether each is to be profiled."""
+    """Split a chunk into at most three parts; yield each with whether it is to be profiled.
+
+    A chunk too short to split is profiled as a whole.
+    """
     start, stop = SKIPPED * batch_size, (SKIPPED + KEPT) * batch_size
     if len(chunk.order) <= stop:
         yield chunk, True
@@ -46,7 +49,7 @@ def profiled_parts(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]
 
 
 def profiled(folder: Path | None) -> AbstractContextManager[object]:
-    """Profile what runs inside the block into ``folder``; None: do not."""
+    """Profile the block into ``folder``; do nothing if it is None."""
     if folder is None:
         return contextlib.nullcontext()
     profiling: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))

@@ -1,4 +1,4 @@
-"""One trial as it trains: epoch by epoch, with all state that a checkpoint must hold."""
+"""A trial that trains epoch by epoch, with all state that a checkpoint must hold."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trainables.state.pristine import Left
 
 
 class Setting(NamedTuple):
-    """What all phases of a trial have in common."""
+    """The parts of a trial that all its phases share."""
 
     assignment: Assignment
     hp: Hyperparameters
@@ -45,21 +45,21 @@ class Setting(NamedTuple):
     train: Examples
     validation: Examples | None
     stopwatch: Stopwatch
-    reads: tuple[Reads, ...]  # for its data and phases
+    reads: tuple[Reads, ...]  # hyperparameters read for its data and phases
     callbacks: Callbacks
 
 
 class Spent(NamedTuple):
-    """The time that an epoch of a trial took, of one of several that were trained together its share."""
+    """Time that an epoch took; if several trials are trained together, the share of one trial."""
 
     train_s: float
-    time_s: float  # with the validation
-    trials: int = 1  # that were trained together
+    time_s: float  # including validation
+    trials: int = 1  # how many were trained together
 
 
 @dataclass
 class Trial:
-    """A prepared trial."""
+    """A trial that is ready to train, in one of its phases."""
 
     assignment: Assignment
     hp: Hyperparameters
@@ -69,35 +69,35 @@ class Trial:
     program: Program
     walk: Walk
     held_out: HeldOut | None
-    reads: tuple[Reads, ...]  # all that was read of `hp` in making it
-    peak: float | None  # None: the author's optimizer has a schedule of its own
+    reads: tuple[Reads, ...]  # all hyperparameters read to prepare it
+    peak: float | None  # highest learning rate; None if the author's optimizer has its own schedule
     schedule: schedules.Schedule
-    warmup: int  # updates
+    warmup: int  # in updates
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
     hooks: Hooks
     callbacks: Callbacks
-    left: Left | None = None  # by hooks and callbacks, in the author's modules
-    span: Span = field(default_factory=Span)  # the phase that it is in
+    left: Left | None = None  # what hooks and callbacks have changed in the author's modules
+    span: Span = field(default_factory=Span)  # the present phase
     compile_s: float = 0.0
     rate_scale: float = 1.0
-    rate_set: float | None = None  # by a hook or a callback, in place of the schedule
-    frozen: list[bool] | None = None  # which layers are trainable, where a hook or a callback has said so
-    lost: str = ""  # what of it a checkpoint did not have
-    stopped: str = ""  # why the author's hook ends the trial
+    rate_set: float | None = None  # learning rate set by a hook or a callback, in place of the schedule
+    frozen: list[bool] | None = None  # which layers are trainable, if a hook or a callback has set it
+    lost: str = ""  # what could not be restored from a checkpoint
+    stopped: str = ""  # why the author's code ends the trial
     epoch: int = 0
     train_s: float = 0.0
-    together: int = 1  # the most trials with which it was trained at once
+    together: int = 1  # largest number of trials that it was trained with at once
     waited: Plateau = field(init=False)
-    held: Reads = field(init=False)  # what of the trial's parameters its programs were made of, for another to fit
+    held: Reads = field(init=False)  # parameters that its programs depend on, for another trial to match
 
     def __post_init__(self) -> None:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
     def prepare(self) -> None:
-        """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
+        """Choose the batches for validation, and compile the training's updates with XLA if they go through it."""
         self.stopwatch.begin()
         if self.held_out is not None:
             self.held_out = self._in_its_batches(self.held_out)
@@ -105,7 +105,7 @@ class Trial:
         self._compile_updates()
 
     def _in_its_batches(self, data: HeldOut) -> HeldOut:
-        """Return validation or test data in batches of the training where larger ones would give other numbers."""
+        """Return validation or test data, in batches of the training's size if larger ones give other numbers."""
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
@@ -113,6 +113,7 @@ class Trial:
         return data.in_training_batches if as_trained else data
 
     def _compile_updates(self) -> None:
+        """Compile updates with XLA if asked to, and count the time."""
         self.stopwatch.begin()
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if self.program.compile_updates(self.walk):
@@ -120,22 +121,28 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are trained, or more would be in vain."""
+        """Return whether no further epoch is to be trained.
+
+        All epochs are done, the author's code has stopped the trial, or the objective has not improved for too long.
+        """
         in_vain = is_exhausted(self.waited, self.assignment.training)
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
     def phase_is_over(self) -> bool:
-        """Whether another phase comes next."""
+        """Return whether the next phase is due."""
         return self.span.last is not None and self.epoch >= self.span.last and not self.finished
 
     @property
     def extends(self) -> bool:
-        """Whether it is done, and a trial of more epochs would have begun with the same ones."""
+        """Return whether a trial with more epochs would have begun with exactly these.
+
+        Only a trial whose epochs are all done can be extended, and only if nothing has read their number.
+        """
         read = {name for reads in self.reads for name in reads} | set(self.program.live_names)
         if not read.isdisjoint(LENGTHS) or self.epoch < self.assignment.epochs:
             return False
-        if self.peak is None:  # who knows what the author's schedule was told
+        if self.peak is None:  # the author's schedule may depend on the number of epochs
             return False
         if self.span.last is not None:
             return True
@@ -143,7 +150,10 @@ class Trial:
         return not schedules.foresees(self.schedule, updates=updates, count=count, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """The learning rate of each update of the next epoch; of an optimizer's own schedule the last one alone."""
+        """Return the learning rate of each update in the next epoch.
+
+        If the optimizer has a schedule of its own, the rate of the last update is returned and the others are NaN.
+        """
         epoch = max(self.epoch - self.span.first, 0) + 1
         if self.rate_set is not None:
             return np.full(self.walk.per_epoch, self.rate_set, np.float32)
@@ -162,7 +172,10 @@ class Trial:
         )
 
     def train_epoch(self) -> EpochReported:
-        """Train and validate one epoch; raises Diverged."""
+        """Train and validate one epoch and return its report.
+
+        Raises Diverged if a loss, a gradient or a weight is not finite.
+        """
         began, epoch = time.perf_counter(), self.epoch + 1
         steered = bool(self.hooks or self.callbacks)
         if steered:
@@ -170,7 +183,8 @@ class Trial:
         rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained, evaluated = self._train(rates, epoch), None
-        if self.peak is None:  # only the optimizer knows how many updates of a batch there were, and which were skipped
+        # Only the optimizer knows how many updates a batch had and which of them were skipped.
+        if self.peak is None:
             optimizer = self.program.parts.optimizer
             rates[-1] = scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
         train_s = time.perf_counter() - began
@@ -188,7 +202,10 @@ class Trial:
         spent: Spent,
         wheel: Wheel | None = None,
     ) -> EpochReported:
-        """Return the report of the epoch that was just trained at these rates; raise Diverged."""
+        """Return the report of the epoch that was just trained at these rates, and count it.
+
+        Raises Diverged if a loss, a gradient or a weight is not finite.
+        """
         epoch, metrics = self.epoch + 1, trained.metrics
         if evaluated is not None:
             metrics = metrics | {f"val_{name}": value for name, value in evaluated.metrics.items()}
@@ -222,15 +239,15 @@ class Trial:
         )
 
     def _rate_of(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
-        """Return the learning rate of the last update; None where the model's own optimizers know it alone."""
+        """Return the learning rate of the last update; None if only the model's own optimizers know it."""
         if self.program.optimizer_is_idle:
             return None
         return float(rates[-1]) if trained.rate is None else trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
-        """Return the metrics of the trial's model on test data, named without ``val_``; raise DataError.
+        """Return the metrics of the trial's model on test data, named without ``val_``.
 
-        Training never sees more than the first two parts of what `data` returns.
+        ``data`` is the third part of what the author's `data` returns; training never sees it. Raises DataError.
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
@@ -240,9 +257,10 @@ class Trial:
             return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Train one update at each rate and yield the loss of its batch before it; NaN, and the end, if not finite.
+        """Train one update at each rate and yield the loss of its batch before the update.
 
-        The program is the trial's own, with the graph that training runs; the next `begin` puts it back.
+        Stops after the first loss that is not finite. This uses the trial's program and the graph of its training; the
+        next `begin` resets them.
         """
         program, walk = self.program, self.walk
         program.state.will_train()
@@ -253,7 +271,7 @@ class Trial:
                 return
 
     def _begin_epoch(self, epoch: int) -> None:
-        """Tell hooks and callbacks of an epoch that begins; what they set holds in this epoch."""
+        """Call hooks and callbacks before an epoch; what they set applies to this epoch."""
         program = self.program
         program.state.will_train()
         with self.placement.replicas.scope():
@@ -266,7 +284,7 @@ class Trial:
                 self.hooks.epoch_begin(epoch)
 
     def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
-        """Tell hooks and callbacks of a finished epoch; what they set holds from the next one on."""
+        """Call hooks and callbacks after an epoch; what they set applies from the next epoch on."""
         with self._steered(wheel, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics)
             if self.program.model.stop_training:
@@ -280,7 +298,7 @@ class Trial:
 
     @contextmanager
     def _steered(self, wheel: Wheel, hook: str) -> Iterator[None]:
-        """Do what hooks and callbacks set on the model and its optimizer inside the block."""
+        """Apply what hooks and callbacks set on the model and its optimizer inside the block."""
         program = self.program
         try:
             yield
@@ -297,21 +315,21 @@ class Trial:
             self._freeze(list(Wheel.of(program).layers))
 
     def _freeze(self, layers: list[bool]) -> None:
-        """Train on with these layers trainable, and no others."""
+        """Continue training with layers trainable or frozen as given, in the order of `Wheel.layers`."""
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
         self._compile_updates()
 
     def scale_rate(self, factor: float) -> None:
-        """Multiply all later rates; raises Refused where the loop sets none."""
+        """Multiply all later learning rates; raises Refused if the loop sets none."""
         if self.peak is None or self.program.sets_no_rate:
             raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
         self.rate_scale *= float(factor)
         self.rate_set = None if self.rate_set is None else self.rate_set * float(factor)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint must hold beside the program's variables."""
+        """Return what a checkpoint must hold besides the program's variables."""
         return {
             "epoch": self.epoch,
             "phase": self.span.number,
@@ -327,7 +345,10 @@ class Trial:
         }
 
     def restore(self, about: checkpoint.About) -> None:
-        """Go on from what `state` gave."""
+        """Continue from what `state` returned.
+
+        Raises CheckpointError if the trial cannot continue exactly and must begin again.
+        """
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
         if self.left is not None and self.assignment.trains and "left" in about:
@@ -346,19 +367,21 @@ class Trial:
             self.reduction.restore(about["reduction"])
 
     def go_on_from(self, before: Trial) -> None:
-        """Be the next phase of the same trial."""
+        """Take over the progress of the trial's previous phase."""
         self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
         self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
-        # Traces belong to the scope that they were made in; one for new shapes reads again.
+        """Train one epoch in the strategy's scope; what traces read belongs to the structure."""
+        # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
             with _eagerly(self.assignment.training):
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
+        """Pass the objective to the patience rule and the plateau schedule."""
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
@@ -368,7 +391,10 @@ class Trial:
 
 
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
-    """The highest learning rate; None where the optimizer has a schedule of its own."""
+    """Return the highest learning rate; None if the optimizer has a schedule of its own.
+
+    Raises Refused for hyperparameters that the author's optimizers would ignore.
+    """
     own = own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
     if program.optimizer_is_idle:
@@ -380,7 +406,7 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
-    """The global batch size of a trial; raises DataError for batches of another size."""
+    """Return the global batch size of a trial; raises DataError if the data come in batches of another size."""
     size = batch_size_of(hp, int(placement.replicas.number))
     if isinstance(data, BatchSplit):
         data.check(size)
@@ -388,7 +414,7 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples)
 
 
 def check_eager(training: Mapping[str, object], placement: Placement, micro_batches: int) -> None:
-    """Raise Refused for ``training.run_eagerly`` where a batch is computed in parts, or by XLA."""
+    """Raise Refused if ``training.run_eagerly`` is set and a batch is computed in parts or by XLA."""
     if training.get("run_eagerly") is not True:
         return
     parts = int(placement.replicas.number) * micro_batches
@@ -403,9 +429,9 @@ def check_eager(training: Mapping[str, object], placement: Placement, micro_batc
 
 @contextmanager
 def _eagerly(training: Mapping[str, object]) -> Iterator[None]:
-    """Run what is compiled inside the block op by op, where ``training.run_eagerly`` asks for it.
+    """Run compiled functions op by op inside the block if ``training.run_eagerly`` is set.
 
-    So breakpoints and prints in an author's methods see numbers.
+    Breakpoints and prints in the author's methods then see numbers.
     """
     before = tf.config.functions_run_eagerly()
     tf.config.run_functions_eagerly(before or training.get("run_eagerly") is True)
@@ -416,7 +442,10 @@ def _eagerly(training: Mapping[str, object]) -> Iterator[None]:
 
 
 def _whole_batches(walk: Walk) -> Iterator[Chunk]:
-    """Whole batches, pass after pass: each at the beginning of a chunk of one length, for one trace."""
+    """Yield whole batches, pass after pass, each at the beginning of a chunk.
+
+    All chunks have the same length, so that one trace serves them.
+    """
     number = 0
     while True:
         number += 1

@@ -1,9 +1,9 @@
 """One update, from the examples of a batch to the weights.
 
-Read `Graph.update` from top to bottom: for each turn of a batch, every replica computes the gradients of its slices;
-they are summed, unscaled, looked at (finite?), clipped and applied; averages of the weights follow. What a slice
-computes says a `Step`. Batch sizes, learning rates and orders are arguments and live numbers are variables, so that
-other trials run the same graph.
+Read `Graph.update` from top to bottom. A batch has one or more turns, each a tuple of updates that are applied at once.
+For each turn, every replica computes the gradients of its slices; these are summed, unscaled, checked for NaN and
+infinity, clipped and applied. Averages of the weights follow. A `Step` says what is computed of a slice. Batch sizes,
+learning rates and orders are arguments, and live numbers are variables, so that other trials run the same graph.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from trainables.state import owned
 from trainables.state.origins import is_seed
 
 CALLS = 2**10
-"""Where the draws of each further turn of a batch are counted from."""
+"""Distance between the first draws of two successive turns, in calls of `Draws`."""
 TINY = 1e-12
 
 Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
-"""What each replica computes of a turn, see `Graph.forward`."""
+"""Function that computes a turn on each replica; see `Graph.forward`."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What of a trial is fixed in the graph."""
+    """Settings of a trial that are fixed in the graph."""
 
     clipping: tuple[str, ...] = ()
     micro_batches: int = 1
@@ -58,9 +58,9 @@ class Recipe:
 
 
 class Graph:
-    """The training and the evaluation of a step; ``intake`` gives training the examples of one slice.
+    """Training and evaluation of a step inside a graph; create it under the strategy's scope.
 
-    Create it under the strategy's scope.
+    ``intake`` prepares the examples of a slice for training.
     """
 
     def __init__(
@@ -72,17 +72,20 @@ class Graph:
         intake: Intake,
         own_average: float | None = None,
     ) -> None:
-        """``own_average``: the momentum with which the author's optimizer would average the weights."""
+        """Create the variables that updates need besides those of the step.
+
+        ``own_average`` is the momentum with which the author's optimizer would average the weights.
+        """
         self.step, self.model = step, step.model
         self.live = live
         self.replicas = replicas
         self.recipe = recipe
         self.intake = intake
         self.whole = replicas.number * recipe.micro_batches == 1
-        self.traced: list[Any] = []  # graphs
-        self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
-        self._of_rows: dict[int, list[keras.Variable]] = {}  # those whose gradients are of rows; likewise
-        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
+        self.traced: list[Any] = []  # graphs of training and evaluation
+        self._changed: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights its loss depends on
+        self._of_rows: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights with sparse gradients
+        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # by turn: draws from seed generators until its end
         self.optimizer_of = {id(update): its for update, its in author_updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
@@ -93,7 +96,7 @@ class Graph:
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
-    # ---- one update, across replicas
+    # ---- one update, in cross-replica context
 
     def update(
         self,
@@ -104,9 +107,9 @@ class Graph:
         number: tf.Tensor,
         forward: Forward | None = None,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """One update with the examples of these rows; its mean values, and whether they and it are finite.
+        """Make one update with the examples of these rows; return its mean values, and whether all is finite.
 
-        ``forward``: `forward`, or what compiles it.
+        ``forward`` is the method of this name, or one that XLA compiles.
         """
         given = tensors, rows, seed, number
         if not self.step.turns:
@@ -145,14 +148,14 @@ class Graph:
         values |= minimised
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = [_as_slices(self.replicas.first(g)) for g, _ in found]  # all replicas have the same
+            ones = [_as_slices(self.replicas.first(g)) for g, _ in found]  # the same on all replicas
             values |= self.watch(number, values, ones, [v for _, v in found])
         return values, finite
 
     def _gradients(self, compute: Forward, *given: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
-        """On each replica: the gradients of the whole batch for each update of a turn, and its mean values.
+        """Return, on each replica, the whole batch's gradients for each update of a turn, and its mean values.
 
-        Both are summed in the same reduction: between processes, each one takes a millisecond.
+        Both are summed in the same reduction, because each one takes a millisecond between processes.
         """
         parts, values = compute(*given)
         flat, totals = self._summed_and_unscaled([g for part in parts for g in part], more=[*values.values()])
@@ -169,9 +172,10 @@ class Graph:
         place: int = 0,
         again: bool = False,
     ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
-        """On each replica: the sums over its slices of the gradients for each update of a turn, and of its values.
+        """Return, on each replica, the gradients for each update of a turn, and its values.
 
-        ``again``: the batch was counted already, and the weights are where its loss is steepest.
+        Both are sums over the replica's slices. ``place`` is the number of the turn. With ``again``, the batch was
+        counted already, and the weights are where its loss is highest nearby.
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
@@ -179,7 +183,7 @@ class Graph:
         values: dict[str, tf.Tensor] = {}
         totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
         for cut in slices.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
-            # One micro-batch after the other: the graph would otherwise hold all their activations at once.
+            # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
             cut.totals, cut.seeds = totals, self.seeds_from
             draws = cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
@@ -209,10 +213,11 @@ class Graph:
         return [[g for g in part if g is not None] for part in sums], values
 
     def _add(self, old: Any, new: Any) -> Any:
-        """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
+        """Add two gradients; sparse ones stay sparse, because Keras's optimizers have a rule of their own for them.
 
-        To clip, or for their norm, they must be known as a whole. Keras squares each row by itself, so rows that do not
-        come from the examples (of a table of positions, say) are added value by value, as one batch would have them.
+        They become dense for clipping and for norms, which need all values. Keras squares each row by itself. So rows
+        that do not come from the examples (of a table of positions, say) are added value by value, as in a batch that
+        is not cut.
         """
         if new is None:
             return old
@@ -229,7 +234,10 @@ class Graph:
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> Mapping[str, tf.Tensor] | None:
-        """The divisors of masked and weighted means, which are known only when all slices were computed once."""
+        """Return the divisors of masked and weighted means, or None if there are none.
+
+        They are known only after all slices were computed once.
+        """
         names = self.step.counted_first
         if not names:
             return None
@@ -238,13 +246,13 @@ class Graph:
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
-            with slices.entered(cut), keras.StatelessScope():  # what assigns or counts does so in the pass that trains
+            with slices.entered(cut), keras.StatelessScope():  # the pass that trains assigns variables
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, sums(list(counts.values())), strict=True))
 
     def _summed_and_unscaled(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The sums over replicas, of gradients without the loss scale."""
+        """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
         follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
         added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
         found = sums([*added, *more])
@@ -260,7 +268,7 @@ class Graph:
         return gradients, others
 
     def _climbed(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
-        """Where the loss of a turn is highest nearby; all is as it was afterwards."""
+        """Move the weights to where the loss of a turn is highest nearby, until the returned stack is closed."""
         stack, others = ExitStack(), [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
             changed, rho = self._changed[id(update)], self.live.number("sam_rho")
@@ -269,7 +277,7 @@ class Graph:
         return stack
 
     def _clipped(self, parts: Any) -> Any:
-        """Clip the gradients of the whole batch, those of each update by themselves."""
+        """Clip the gradients of the whole batch, for each update by itself."""
 
         def clip(found: list[list[Any]]) -> list[list[Any]]:
             bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self.recipe.clipping}
@@ -278,6 +286,8 @@ class Graph:
         return self.replicas.run(clip, parts) if self.recipe.clipping else parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
+        """Apply the gradients of each update by its optimizer, on all replicas."""
+
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
                 self.optimizer_of[id(update)].apply([_as_slices(g) for g in part], self._changed[id(update)])
@@ -285,7 +295,7 @@ class Graph:
         self.replicas.run(apply, parts)
 
     def _count_average(self, applied: tf.Tensor) -> None:
-        """Count the weights of an update in, unless it was skipped."""
+        """Add the weights after an update to their average, unless the update was skipped."""
         if self.average is None:
             return
         before = owned.Before(self.replicas, self.average.state) if self.loss_scale else None
@@ -296,7 +306,7 @@ class Graph:
     def _applied_by_the_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """An update of a step that takes and applies gradients itself, on the only replica."""
+        """Make an update by a step that takes and applies gradients itself, on the only replica."""
         if self.step.follows_the_rate:
             self._assign_rate(self.optimizer, rate)
 
@@ -309,7 +319,7 @@ class Graph:
         return self.step.evaluate(cut, example, training=True)
 
     def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
-        """On the only replica: the losses of a batch that is one slice with one turn, which is counted."""
+        """Return, on the only replica, the losses of a batch that is one slice with one turn, and count it."""
 
         def compute(cut: Slice, example: Example) -> dict[str, tf.Tensor]:
             shares, count = self.step.losses(cut, example, self.step.turns[0], counts=True)
@@ -321,7 +331,10 @@ class Graph:
     def _of_whole(
         self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """On the only replica: what is computed of a batch that is one slice; ``of``: the seed and its number."""
+        """Return, on the only replica, what ``compute`` returns for a batch that is one slice.
+
+        ``of`` has the seed and the number of the update.
+        """
         (cut,) = slices.cuts(tf.shape(rows)[0], 1)
         cut.seeds = self.seeds_from
         draws = cut.draw(*of)
@@ -332,7 +345,7 @@ class Graph:
         return values
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        """On each replica: its shares of the mean values of a batch, which is counted in the metrics."""
+        """Return, on each replica, its contributions to the mean values of a batch, and count it in the metrics."""
         (cut,) = slices.cuts(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
@@ -342,43 +355,46 @@ class Graph:
         self.seeds_of_evaluation.note(draws)
         return values | global_losses.shares_of_examples(cut) if self.step.spread else values
 
-    # ---- what others ask for
+    # ---- for other modules
 
     @property
     def optimizer(self) -> Any:
-        """The trial's own."""
+        """Return the trial's optimizer; None if the model has no attribute of this name."""
         return getattr(self.model, "optimizer", None)
 
     @property
     def trained(self) -> list[keras.Variable]:
-        """The weights that updates may change."""
+        """Return the weights that updates may change."""
         if not self.step.turns:
             return list(self.model.trainable_variables)
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
-        """The weights that an update changes, once it is traced."""
+        """Return the weights that an update changes; known once it is traced."""
         return self._changed[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
-        """Those of which a batch changes some rows, as an embedding's, once it is traced."""
+        """Return the weights that have sparse gradients in an update, such as embeddings; known once it is traced."""
         return self._of_rows[id(update)]
 
     @property
     def seeds_from(self) -> slices.Seeds:
-        """Where the draws of training get their seeds: of Keras, where a batch is one slice that is passed once."""
+        """Return where draws of training get their seeds: from Keras if a batch is one slice that is computed once.
+
+        Otherwise, and in XLA, draws are counted and Keras's generators are advanced after the batch.
+        """
         once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
         return "keras" if once and not is_compiling() else "counted"
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """The trial's own, and those of all updates, each once."""
+        """Return the trial's optimizer and those of all updates, each once."""
         own = [self.optimizer] if isinstance(self.optimizer, keras.optimizers.Optimizer) else []
         return [*{id(its): its for its in (*own, *self.optimizer_of.values())}.values()]
 
     @property
     def rated(self) -> Sequence[Any]:
-        """The optimizers that follow the trial's learning rate."""
+        """Return the optimizers that follow the trial's learning rate."""
         if not self.step.turns:
             return self.optimizers
         distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
@@ -386,7 +402,7 @@ class Graph:
 
     @property
     def variables(self) -> list[Any]:
-        """Those of model, networks, optimizers, metrics, loss scale and averages, each once."""
+        """Return the variables of model, networks, optimizers, metrics, loss scale and averages, each once."""
         parts = [self.model, *self.optimizers, *self.step.networks]
         known = [v for part in parts for v in part.variables]
         scale = self.loss_scale.variables if self.loss_scale else []
@@ -395,7 +411,10 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """What an update may write, wherever it is, but what counts metrics, and seeds: they go on, as in Keras."""
+        """Return all variables that an update may write, except those of metrics and seeds.
+
+        When an update is undone, metrics and seeds stay as they are, as in Keras.
+        """
         networks = [v for network in self.step.networks for v in network.variables]
         optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
         averages = self.average.state if self.average else []
@@ -406,14 +425,14 @@ class Graph:
 
     @property
     def seed_states(self) -> list[Any]:
-        """Where the networks' layers, and generators that the author keeps elsewhere, are in their draws."""
+        """Return the states of the networks' seed generators and of those that the author keeps elsewhere."""
         layers = [generator.state for generator in generators_of(self.step.networks)]
         known = {id(state.value) for state in layers}
         return [*layers, *(raw for raw in self.made if is_seed(raw) and id(raw) not in known)]
 
     @property
     def counters(self) -> list[keras.Variable]:
-        """The variables of metrics."""
+        """Return the variables of metrics."""
         models = [network for network in self.step.networks if isinstance(network, keras.Model)]
         return [v for model in models for v in model.metrics_variables]
 
@@ -422,21 +441,25 @@ class Graph:
         self.seeds = Drawn()
 
     def prepare(self, example: Any) -> None:
-        """Learn which values an update gives, once, before anything is traced."""
+        """Find out which values an update returns, once, before anything is traced."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Where the sums of an epoch or a validation begin."""
+        """Return zeros from which the sums of an epoch or a validation start."""
         more = self.watch.names if training and self.watch else () if training else self.step.spread
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
+        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
+
+        These are training and, if the trial validates, evaluation.
+        """
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
+        """Set the learning rate of an update's optimizer, unless that keeps its own."""
         if update.optimizer is None:
             self._assign_rate(self.optimizer, rate)
         elif update.rate is not None:
@@ -444,12 +467,12 @@ class Graph:
 
     def _assign_rate(self, optimizer: Any, rate: tf.Tensor) -> None:
         current = rate_variable(optimizer)
-        if current is not None:  # an author's own optimizer may bring its own schedule
+        if current is not None:  # an author's optimizer may have a schedule of its own
             current.assign(rate)
 
 
 def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
-    """Whether a part of a batch, however large, has the gradient of just these rows: their number is known."""
+    """Return whether a sparse gradient has these rows for any part of a batch, because their number is static."""
     return rows[1].shape.num_elements() is not None
 
 
@@ -461,13 +484,14 @@ def climbed(
     rho: LiveNumber,
     others: Sequence[Any],
 ) -> Iterator[None]:
-    """Move these weights by ``rho`` to where the loss is highest nearby; after the block all is as it was, bit for bit.
+    """Move these weights by ``rho`` to where the loss is highest nearby; restore all bit for bit after the block.
 
     Source: Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, 2021, algorithm 1. The
-    norm is that of the global batch's gradient: papers take it for each device, which is another method on each number.
+    norm is that of the whole batch's gradient. Papers take it for each device, which is another method on each number
+    of devices.
 
-    ``others``: variables that a forward pass may change (moving statistics, metrics), which count each batch once.
-    Called across replicas.
+    ``others`` are variables that a forward pass may change (moving statistics, metrics); each batch must count once in
+    them. Must be called in cross-replica context.
     """
 
     def step(found: Sequence[Any]) -> list[Any]:

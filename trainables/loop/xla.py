@@ -1,9 +1,9 @@
-"""Updates through XLA: what of a program goes through it, the compiling before the first epoch, and why it may not.
+"""Compilation of updates by XLA: which part of an update, when, and why it may fail.
 
-On one replica that is the whole update, from the gathered examples of a batch to the applied gradients; on several, the
-gradients of each, whose sums are formed and applied outside. The loop around it, which gathers, stays as it is: XLA
-compiles for each size of batch by itself, so a partial last batch has a program of its own. Where something in front of
-the model has no kernel (rotations, the shares of mixup), that is computed outside and the rest compiled.
+On one replica XLA compiles the whole update, from the gathered examples of a batch to the applied gradients; on several
+replicas, the gradients of each one, which are summed and applied outside. The loop around it, which gathers examples,
+stays as it is. XLA compiles for each batch size, so a partial last batch has a program of its own. If something in
+front of the model has no kernel (rotations, the shares of mixup), that is computed outside and the rest is compiled.
 """
 
 from __future__ import annotations
@@ -32,55 +32,59 @@ Asked: TypeAlias = Literal["", "may", "must"]
 
 ON, APART, OFF = "on", "on, but for augmentation", "off"
 FAILURES = (tf.errors.OpError, CannotCompile, RuntimeError)
-"""Among them those that `Xla.gives_way` to."""
+"""Errors that XLA may cause; `Xla.gives_way` decides which of them it handles."""
 
-REASON = 160  # characters
+REASON = 160  # maximum number of characters
 UNSUPPORTED = "Detected unsupported operations when"
 _MEET = "merge_call"
 
 
 def asked(training: Mapping[str, object], placement: Placement) -> Asked:
-    """What `training.jit_compile` means on these devices."""
+    """Return whether updates go through XLA on these devices, by `training.jit_compile`.
+
+    ``must`` stands for true. ``may`` stands for auto on GPUs, unless the same bits, eager mode or fused trials are
+    asked for. Otherwise it is empty.
+    """
     option = training.get("jit_compile", "auto")
     if option is True:
         return "must"
-    same_bits = training.get("deterministic") is True  # which nobody promises of what XLA compiles
+    same_bits = training.get("deterministic") is True  # XLA does not promise them
     other_ways = training.get("run_eagerly") is True or bool(training.get("fuse"))
     by_itself = option == "auto" and placement.on_gpu and not other_ways
     return "may" if by_itself and not same_bits else ""
 
 
 Update: TypeAlias = Callable[..., Any]
-"""As `Graph.update`."""
+"""Same signature as `Graph.update`."""
 OneBatch: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor], Any]
-"""Compiles for a batch of (tensors, rows, seed) by training it."""
+"""Trains a batch of (tensors, rows, seed), so that XLA compiles for it."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of having updates compiled."""
+    """One way of compiling updates."""
 
     name: str
     of: Callable[[Graph], tuple[Update, OneBatch]]
 
 
 class Xla:
-    """How a program's updates go through XLA, if they do."""
+    """The compilation of a program's updates by XLA, in the first way that works."""
 
     def __init__(self, graph: Graph, asked: Asked) -> None:
         self.wanted, self.reason = asked, ""
         self._graph, self._ways = graph, iter(_ways(graph) if asked else [])
-        self._known: set[tuple[int, int]] = set()  # batches that are compiled
+        self._known: set[tuple[int, int]] = set()  # compiled batches: place of their kind of chunk, and size
         self._way: Way | None = None
         self.update: Update = graph.update
-        """That of the graph, or what compiles it."""
+        """The graph's own update, or one that XLA compiles."""
         self._one: OneBatch | None = None
         if asked:
             self._next()
 
     @property
     def described(self) -> dict[str, str]:
-        """For the columns of a trial; nothing where nobody asked."""
+        """Return what a trial's columns say of XLA; empty if it was not asked for."""
         if not self.wanted:
             return {}
         if self._way is not None:
@@ -88,9 +92,10 @@ class Xla:
         return {"xla": OFF, "xla_reason": self.reason}
 
     def gives_way(self, error: Exception) -> bool:
-        """Whether there is another way after this error, which is taken; raises Refused where none may be without XLA.
+        """Switch to the next way after an error of XLA's; return False for other errors.
 
-        What was wrong without XLA as well shows once more.
+        The last way is training without XLA; an error that occurs there as well is raised. Raises Refused if XLA must
+        be used and no way is left.
         """
         another = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
@@ -100,13 +105,13 @@ class Xla:
         return True
 
     def lacking(self, walk: Walk) -> list[tuple[int, int]]:
-        """For what batches of a trial nothing is compiled yet: the place of their kind of chunk, and their size."""
+        """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
         return [] if self._way is None else [batch for batch in _batches(walk) if batch not in self._known]
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
-        """Compile for these batches by training each once, made of the first row of its kind, and keep what it takes.
+        """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
 
-        ``kinds``: the tensors of each kind of chunk; ``specs``: as the loop was traced for.
+        ``kinds`` has the tensors of each kind of chunk, and ``specs`` their types, for which the loop was traced.
         """
         one = tf.function(self._one, autograph=False)
         concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
@@ -115,7 +120,7 @@ class Xla:
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
-        """Know of no batch, for what is trained has changed."""
+        """Forget all compiled batches, because what is trained has changed."""
         self._known.clear()
         self._compose()
 
@@ -124,6 +129,7 @@ class Xla:
         self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
 
     def _next(self) -> None:
+        """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
         self._known.clear()
         self._way = next(self._ways, None)
         self._compose()
@@ -139,7 +145,7 @@ class Xla:
 
 
 def reason(error: Exception) -> str:
-    """In one line, what XLA could not do."""
+    """Return in one line what XLA could not do."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
@@ -152,6 +158,7 @@ def reason(error: Exception) -> str:
 
 
 def _ways(graph: Graph) -> Iterator[Way]:
+    """Yield the ways of compiling updates, from the one that compiles most to the one that compiles least."""
     if _hindrance(graph):
         return
     if graph.replicas.number > 1:
@@ -163,7 +170,7 @@ def _ways(graph: Graph) -> Iterator[Way]:
 
 
 def _hindrance(graph: Graph) -> str:
-    """What is known beforehand to keep updates from XLA."""
+    """Return why updates cannot go through XLA, as far as it is known beforehand; empty if nothing is known."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
     own = not isinstance(graph.step, CompiledStep)
@@ -172,7 +179,7 @@ def _hindrance(graph: Graph) -> str:
 
 
 def _batches(walk: Walk) -> Iterator[tuple[int, int]]:
-    """The batches of a pass: the place of their kind of chunk, and their sizes."""
+    """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
     if isinstance(data, BatchSplit):
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
@@ -190,6 +197,7 @@ def _all(batch: Any) -> tf.Tensor:
 
 
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
+    """Return a function that XLA compiles, with the states of seed generators as arguments."""
     generators = random_layers.generators_of(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:
@@ -202,16 +210,16 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     def call(*given: Any) -> Any:
         with on_host():
             given = [tf.identity(generator.state.value) for generator in generators], *given
-        arguments = compiled.get_concrete_function(*given).inputs  # what it has captured among them
+        arguments = compiled.get_concrete_function(*given).inputs  # including captured tensors
         if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
-            raise CannotCompile("XLA takes no texts")  # it would end the process
+            raise CannotCompile("XLA takes no texts")  # XLA would end the process
         return compiled(*given)
 
     return call
 
 
 def _whole(graph: Graph) -> tuple[Update, OneBatch]:
-    """All of an update of one replica."""
+    """Return an update of one replica that is compiled as a whole, and a function that compiles it for a batch."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
@@ -223,8 +231,8 @@ def _whole(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
-    """All but what is done to the examples before the model sees them."""
-    known: list[Any] = []  # of the present trace, beside tensors
+    """Return an update compiled without the preparation of examples, and a function that compiles it for a batch."""
+    known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         (cut,) = slices.cuts(tf.shape(rows)[0], 1)
@@ -244,7 +252,7 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _own(graph: Graph) -> tuple[Update, OneBatch]:
-    """The gradients of each replica."""
+    """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
     once, twice = (
         _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))
         for again in (False, True)
@@ -266,7 +274,7 @@ def _own(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _on(graph: Graph) -> Any:
-    """The device of the only replica."""
+    """Return a context that places operations on the only replica's device."""
     return tf.device(graph.replicas.devices[0])
 
 

@@ -1,1 +1,1 @@
-"""Numbers inside of a graph that change without a new graph: live hyperparameters, random draws."""
+"""Values inside a graph that can change without a new graph: live hyperparameters and random draws."""

@@ -1,4 +1,4 @@
-"""Which line of the author's is being executed, for messages."""
+"""The line of the author's code that is being executed, for messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from sweep.author_code import is_author_file
 
 
 def of_the_author(*, quoted: bool = False) -> str:
-    """The line of the caller's nearest frame that is neither ours nor a library's, as "file.py:12"."""
+    """Return the line of the author's code that is being executed, such as "file.py:12".
+
+    This is the line of the caller's nearest frame that belongs neither to sweep nor to a library. With ``quoted``, the
+    source text of the line follows.
+    """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno

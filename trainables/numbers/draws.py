@@ -1,9 +1,10 @@
-"""Random numbers per example, the same whichever replica or micro-batch an example falls into, with XLA and without.
+"""Random numbers per example that do not depend on replicas or micro-batches, nor on XLA.
 
-All of `keras.random` and `tf.random.stateless_*` reaches kernels that are replaced here: a part of a batch draws what
-the whole batch would, cut. XLA's own draw the same random bits (Philox), but make other real numbers of them: inside of
-`compiling`, bits are drawn and made into numbers as TensorFlow's kernels do. For a whole batch outside of XLA, nothing
-changes. What is drawn for is thread-local: TensorFlow traces each replica in a thread.
+This module replaces TensorFlow's stateless random kernels, which all of `keras.random` and `tf.random.stateless_*` use.
+A replica or a micro-batch draws its rows of what the whole batch would draw. XLA's kernels draw the same random bits
+(Philox) but make other real numbers of them, so inside `compiling` the bits are converted here, as TensorFlow's kernels
+do it. Nothing changes for a whole batch outside XLA. The rows to draw for are thread-local, because TensorFlow traces
+each replica in a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random
 from sweep.contract import Incompatible
 
 HOST = "on_host"
-"""In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
+"""Name scope of the operations that compute random keys from integers which the host has.
+
+They run on the host, because a GPU would have to receive the integers and return the result.
+"""
 
 _present = threading.local()
 
@@ -35,11 +39,11 @@ RANDOM = (
     "LogUniformCandidateSampler", "LearnedUnigramCandidateSampler", "FixedUnigramCandidateSampler",
     "SampleDistortedBoundingBoxV2",
 )  # fmt: skip
-"""The kinds of operations that draw from generators of their own, which follow no seed of a trial."""
+"""Types of operations that draw from generators of their own, which do not follow a trial's seed."""
 
 
 def operations(graph: Any) -> Iterator[tuple[str, str]]:
-    """The kinds and names of all operations of a graph, and of the functions that it calls."""
+    """Yield the type and the name of each operation of a graph and of the functions that it calls."""
     definition = graph.as_graph_def()
     for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
         yield from ((node.op, node.name) for node in nodes)
@@ -47,7 +51,10 @@ def operations(graph: Any) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows ``start`` to ``start + count`` of a batch of ``size``, or those at ``places``."""
+    """The rows of a batch of ``size`` examples that random numbers are drawn for.
+
+    These are rows ``start`` to ``start + count``, or those at ``places`` if they are set.
+    """
 
     size: tf.Tensor
     start: tf.Tensor
@@ -57,7 +64,7 @@ class Rows:
 
 @contextmanager
 def drawn_for(rows: Rows | None) -> Iterator[None]:
-    """Draw for these rows inside the block; None: what is asked for, as it is."""
+    """Draw for these rows of a batch inside the block, in this thread; None draws exactly what is asked for."""
     before = current()
     _present.rows = rows
     try:
@@ -67,13 +74,13 @@ def drawn_for(rows: Rows | None) -> Iterator[None]:
 
 
 def current() -> Rows | None:
-    """The rows that are drawn for, if not all."""
+    """Return the rows that random numbers are drawn for, or None for all rows."""
     return getattr(_present, "rows", None)
 
 
 @contextmanager
 def for_xla() -> Iterator[None]:
-    """Trace for XLA inside the block; in this thread."""
+    """Mark what is traced inside the block, in this thread, as code for XLA."""
     before, _present.xla = is_compiling(), True
     try:
         yield
@@ -82,20 +89,23 @@ def for_xla() -> Iterator[None]:
 
 
 def is_compiling() -> bool:
-    """Whether what is traced now goes through XLA."""
+    """Return whether the code that is being traced will be compiled by XLA."""
     return getattr(_present, "xla", False)
 
 
 @contextmanager
 def on_host() -> Iterator[None]:
-    """Let the host compute inside the block what makes keys."""
-    # In a program of XLA's there is no other place.
+    """Place operations that compute random keys on the host inside the block."""
+    # An XLA program cannot place single operations elsewhere.
     with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
         yield
 
 
 def have_a_batch(shape: tf.Tensor) -> bool:
-    """Whether a shape begins with a size that is unknown while tracing; what has no batch in it is the same for all."""
+    """Return whether a shape begins with a batch dimension, whose size is unknown while tracing.
+
+    Draws without a batch dimension are the same for all parts of a batch.
+    """
     static = tensor_util.constant_value_as_shape(shape)
     return bool(static.rank) and static[0] is None
 
@@ -103,10 +113,11 @@ def have_a_batch(shape: tf.Tensor) -> bool:
 def of_the_whole(
     rows: Rows, draw: Callable[..., tf.Tensor], given: Mapping[str, Any], *, group: int | None
 ) -> tf.Tensor:
-    """The rows of what a stateless kernel draws for the whole batch.
+    """Return the rows of one part of a batch from what a stateless kernel draws for the whole batch.
 
-    A reshaped batch (of time steps, of heads) has a multiple of the rows, example by example. ``group``: how many
-    numbers each step of the counter gives, where a kernel can begin with the first row; None where it cannot.
+    In a reshaped batch (time steps, heads) each example has several rows, one after the other. ``group`` is how many
+    numbers the kernel makes from one step of its counter; then only the rows of the part are drawn. It is None for a
+    kernel that cannot begin at a later row: the whole batch is drawn and cut, as it is for rows at ``places``.
     """
     shape = tf.convert_to_tensor(given["shape"])
     static = tensor_util.constant_value_as_shape(shape)
@@ -128,30 +139,33 @@ def of_the_whole(
 
 
 def _later(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
-    """A counter of 128 bits in two words, the lower first, after so many steps."""
+    """Return a 128-bit counter, two words with the lower one first, advanced by ``steps``."""
     low = counter[0] + tf.cast(steps, tf.uint64)
     return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])
 
 
 PHILOX = 1
-"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
-SMALLEST = 1.0e-7  # of a uniform number whose logarithm is taken, as in TensorFlow's kernel
+"""TensorFlow's number for the Philox algorithm, which gives the same bits on every device, with XLA and without."""
+SMALLEST = 1.0e-7  # lower bound of a uniform number before its logarithm is taken, as in TensorFlow's kernel
 
 
 class CannotCompile(Incompatible):
-    """Something of an update cannot go through XLA, or would give other numbers there."""
+    """Part of an update cannot be compiled by XLA, or would give other numbers there."""
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Trace for XLA inside the block; in this thread."""
+    """Trace for XLA inside the block, in this thread, with the random numbers of TensorFlow's kernels."""
     install_draws()
     with for_xla():
         yield
 
 
 def install_draws() -> None:
-    """Take part in TensorFlow's stateless draws; once per process, without effect on a whole batch outside of XLA."""
+    """Replace TensorFlow's stateless random kernels; later calls in the same process do nothing.
+
+    What is drawn for a whole batch outside XLA does not change.
+    """
     v2 = gen_stateless_random_ops_v2
     _replace_draw(random_ops_util, "get_key_counter_alg", _pinned)
     _replace_draw(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
@@ -173,7 +187,12 @@ def install_draws() -> None:
 def _replace_draw(
     module: Any, name: str, inside: Callable[..., Any], *, rows: Literal["", "counted", "cut"] = ""
 ) -> None:
-    """``inside``: what takes its place within XLA; ``rows``: how those of a part of a batch are drawn."""
+    """Replace a kernel in a TensorFlow module by one that supports XLA and parts of a batch.
+
+    Inside XLA, ``inside`` is called with the original kernel and its arguments. ``rows`` says how a part of a batch is
+    drawn: ``counted`` draws its rows alone, ``cut`` draws the whole batch and cuts it, and an empty text draws what is
+    asked for.
+    """
     original = getattr(module, name)
     if hasattr(original, "__wrapped__"):
         return
@@ -196,7 +215,7 @@ def _replace_draw(
 
 
 def _group(given: Mapping[str, Any]) -> int:
-    """How many numbers TensorFlow's kernels make of one step of the counter, 16 bytes."""
+    """Return how many numbers TensorFlow's kernel makes from one step of the counter, which is 16 bytes."""
     kind = tf.convert_to_tensor(given["minval"]).dtype if "minval" in given else given.get("dtype", tf.float32)
     return 4 if tf.as_dtype(kind).size <= 4 else 2
 
@@ -206,7 +225,7 @@ def _as_outside(original: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _pinned(original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Left to choose, XLA takes another algorithm on some devices."""
+    """Call the kernel with Philox, because XLA would choose another algorithm on some devices."""
     return original(**{**given, "alg": "philox"})
 
 
@@ -215,13 +234,18 @@ def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
+    """Draw ``count`` random words of 32 bits."""
     return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
         tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
     )
 
 
 def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
-    """The low bits of each word are the mantissa of a number in [1, 2)."""
+    """Draw uniform numbers in [0, 1) from the low bits of each word, as TensorFlow's kernel does.
+
+    The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. Raises CannotCompile for a type that
+    has no such conversion here.
+    """
     dtype = tf.as_dtype(given.get("dtype", tf.float32))
     shape = tf.convert_to_tensor(given["shape"])
     words = _bits(given, tf.reduce_prod(shape))
@@ -229,6 +253,7 @@ def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
 
 
 def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
+    """Return numbers in [0, 1) from the low bits of words; raises CannotCompile for an unknown type."""
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
     bits, exponent, unsigned = _MANTISSA[dtype]
@@ -240,7 +265,7 @@ _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), 
 
 
 def _normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
-    """Two for every two words (Box and Muller)."""
+    """Draw normal numbers with the Box-Muller transform, two from each pair of words."""
     dtype = tf.as_dtype(given.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
@@ -255,17 +280,17 @@ def _normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
 
 
 EVALUATION = 2**20
-"""Where the calls of an evaluation are counted from: its draws are others than those of training."""
+"""Number of the first call in an evaluation, so that its draws differ from those of training."""
 Kind: TypeAlias = Literal["uniform", "normal"]
 
 
 class Draws:
-    """Counter-based draws for one slice of one global batch.
+    """Counter-based random numbers for one slice of a batch.
 
-    The key is (trial seed, update), the counter (call, row of the global batch, element): an example's draws do not
-    depend on how the batch was cut, and a slice draws its own rows alone (Salmon et al., Parallel Random Numbers: As
-    Easy as 1, 2, 3). Calls are counted while the graph is traced: inside a `tf.while_loop`, one call gives the
-    same numbers at each turn.
+    A slice is the part of a batch that one replica or micro-batch computes. The key is (trial seed, update), the
+    counter (call, row of the whole batch, element). So an example's numbers do not depend on how the batch is cut, and
+    a slice draws its own rows alone (Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3). Calls are counted
+    while the graph is traced: inside a `tf.while_loop`, a call gives the same numbers in each iteration.
     """
 
     def __init__(
@@ -278,26 +303,32 @@ class Draws:
         calls: int = 0,
         places: tf.Tensor | None = None,
     ) -> None:
-        """``places``: the rows of the global batch to draw for; by default those from ``start`` to ``stop``."""
+        """Create draws for rows ``start`` to ``stop`` of a batch of ``size``, or for those at ``places`` if given.
+
+        ``calls`` is the number of calls that were already made for this batch.
+        """
         self._seed = tf.cast(seed, tf.int32)
         self._update = tf.cast(update, tf.int32)
         self._size, self._start, self._stop = size, start, stop
         self.calls = calls
         self.places = places
-        self.seeds: dict[int, tuple[Any, int]] = {}  # the generators that were drawn from, by id, and how many times
+        self.seeds: dict[int, tuple[Any, int]] = {}  # generators that were drawn from and how many times, by their ids
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
-        """Uniform float32 draws of shape ``(examples, *shape)`` in [low, high)."""
+        """Return uniform float32 numbers in [low, high), of shape ``(examples, *shape)``."""
         return self.rows("uniform", shape) * (high - low) + low
 
     def normal(self, shape: tuple[int, ...] = (), stddev: float = 1.0) -> tf.Tensor:
-        """Normal float32 draws of shape ``(examples, *shape)`` around 0."""
+        """Return normal float32 numbers with mean 0, of shape ``(examples, *shape)``."""
         return self.rows("normal", shape) * stddev
 
     def rows(
         self, kind: Kind, shape: Sequence[Any], dtype: tf.DType = tf.float32, times: int | tf.Tensor = 1
     ) -> tf.Tensor:
-        """Draws from [0, 1) or around 0, of shape ``(examples * times, *shape)``, whose sizes may be tensors."""
+        """Return uniform numbers in [0, 1) or standard normal ones, of shape ``(examples * times, *shape)``.
+
+        Sizes in ``shape`` may be tensors.
+        """
         self.calls += 1
         if self.places is None:
             return self._drawn(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
@@ -308,7 +339,10 @@ class Draws:
     def _drawn(
         self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
     ) -> tf.Tensor:
-        """So many rows of the global batch from the first on; each begins with a counter, 16 bytes, of its own."""
+        """Draw ``count`` rows of the whole batch from row ``first`` on.
+
+        Each row begins with a counter of its own (16 bytes), so rows can be drawn independently.
+        """
         elements, each = 1, 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
@@ -325,10 +359,11 @@ class Draws:
         return found if len(shape) == 1 else tf.reshape(found, [count, *shape])
 
     def beta(self, alpha: Any) -> tf.Tensor:
-        """Float32 draws of shape ``(examples,)`` of Beta(alpha, alpha), for any alpha above 0, also a tensor.
+        """Return float32 draws from Beta(alpha, alpha), of shape ``(examples,)``, for any alpha above 0.
 
-        A ratio of two of Gamma(alpha), each Gamma(alpha + 1) times a power of a uniform one (Marsaglia and Tsang, A
-        Simple Method for Generating Gamma Variables, section 6), in logarithms: those of a small alpha underflow.
+        A draw is a ratio of two Gamma(alpha) draws, and each of these is Gamma(alpha + 1) times a power of a uniform
+        draw (Marsaglia and Tsang, A Simple Method for Generating Gamma Variables, section 6). They are computed as
+        logarithms, because Gamma(alpha) underflows for a small alpha. ``alpha`` may be a tensor.
         """
         alpha = tf.convert_to_tensor(alpha, tf.float32)
 
@@ -340,29 +375,29 @@ class Draws:
             return self._kept(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
-        """A row of the global batch for each example: those of all examples are a permutation."""
+        """Return one row of the whole batch per example, as int64; over all examples these are a permutation."""
         with drawn_for(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
-        # As int64, of which kernels of GPUs take and give what lies there.
+        # int64, because kernels for int32 would take and return host memory.
         return self._kept(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
-        """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
+        """Return the seed of the next draw, for `tf.random.stateless_*`; each call returns another one."""
         self.calls += 1
         with on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
             return tf.stack([of_call, self._update])
 
     def follow(self, other: Draws) -> None:
-        """Go on where another one of the same batch has ended."""
+        """Continue where other draws for the same batch have ended."""
         self.calls, self.seeds = other.calls, dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
-        """Other draws for the same examples."""
+        """Return draws for the same examples that begin at another call."""
         return Draws(self._seed, self._update, self._size, self._start, self._stop, calls, self.places)
 
     def at(self, places: tf.Tensor) -> Draws:
-        """The draws that other rows of the global batch would have."""
+        """Return the draws of other rows of the whole batch, from the present call on."""
         return Draws(self._seed, self._update, self._size, self._start, self._stop, self.calls, places)
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
@@ -370,22 +405,26 @@ class Draws:
 
 
 class Drawn:
-    """The generators that one step draws from, and how often a batch does: what Keras would have left them at."""
+    """Seed generators that one step draws from, and how often per batch.
+
+    Draws for a part of a batch leave Keras's generators as they are. After each batch, `go_on` advances them as Keras
+    would have done.
+    """
 
     def __init__(self) -> None:
         self._drawn: dict[int, tuple[Any, int]] = {}
 
     def note(self, draws: Draws) -> None:
-        """Take in what a slice has drawn; all slices of a batch draw as often."""
+        """Record what a slice has drawn; all slices of a batch draw equally often."""
         for key, (generator, times) in draws.seeds.items():
             self._drawn[key] = generator, max(times, self.times(key))
 
     def times(self, key: int) -> int:
-        """How often a batch draws from a generator, as far as is known."""
+        """Return how often a batch draws from a generator, as far as it is known."""
         return self._drawn.get(key, (None, 0))[1]
 
     def go_on(self) -> None:
-        """A batch is done; called across replicas."""
+        """Advance the generators by one batch; must be called in cross-replica context."""
         for generator, times in self._drawn.values():
             with on_host():
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

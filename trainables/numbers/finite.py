@@ -1,4 +1,4 @@
-"""What is finite: one rule for losses, gradients and weights, whoever trains."""
+"""The test for NaN and infinity that every kind of training uses for losses, gradients and weights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import tensorflow as tf
 
 
 def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tensor:
-    """Whether all numbers of these tensors are finite; integers are. ``by_row``: for each row of their first axis.
+    """Return a tensor that says whether all numbers of these tensors are finite; integers always are.
 
-    One operation for each: a sum has each NaN and infinity of its terms. Numbers whose sum has no place in float32 are
-    told to be infinite, as they soon would be. A `tf.cond` on it would let the host wait for the device each time.
+    With ``by_row``, it has one value for each row of their first axis. The test costs one operation a tensor, because
+    the sum has each NaN and infinity of its terms. So finite numbers whose sum overflows float32 count as infinite;
+    they soon would be. A `tf.cond` on the result makes the host wait for the device each time.
     """
     sums: dict[tf.DType, list[tf.Tensor]] = {}
     for tensor in tensors:

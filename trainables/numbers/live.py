@@ -1,4 +1,4 @@
-"""Numbers that live in variables, so that another trial's value needs no new graph."""
+"""Hyperparameters in variables, so that trials with other values can use the same graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _present = threading.local()
 
 @contextmanager
 def valued(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Have these values in place of the variables inside the block, by their identity; in this thread."""
+    """Use these values instead of live numbers' variables inside the block, in this thread.
+
+    ``values`` maps ids of variables to tensors.
+    """
     before = getattr(_present, "values", None)
     _present.values = values
     try:
@@ -30,10 +33,10 @@ def valued(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
 class LiveNumber:
     """A hyperparameter in a variable, usable where Keras expects a Python float.
 
-    Keras keeps such floats as attributes and reads them while a step is traced; a plain float would be
-    frozen into the graph. Keras also asks whether a rate is above 0 before it uses it: a live number always
-    says yes, for the graph must serve trials in which it is. With plain numbers it computes as Python does, in double
-    precision: 1 - 0.999 of float32 would differ in the fifth digit.
+    Keras keeps such floats as attributes and reads them while a step is traced, so a plain float would become a
+    constant of the graph. Keras also asks whether a rate is above 0 before it uses it. A live number always answers
+    yes, because the graph must also serve trials in which it is. With plain numbers it computes in double precision, as
+    Python does: in float32, 1 - 0.999 would differ in the fifth digit.
     """
 
     def __init__(self, name: str, value: float) -> None:
@@ -42,7 +45,7 @@ class LiveNumber:
 
     @property
     def value(self) -> tf.Tensor:
-        """The present trial's value, in float64; of several trials in one graph, that of the one being computed."""
+        """Return the present trial's value in float64; in a graph of several trials, that of the one being computed."""
         values: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
         given = values.get(id(self.variable))
         return tf.convert_to_tensor(self.variable) if given is None else given
@@ -54,7 +57,7 @@ class LiveNumber:
         return float(self.variable.numpy())
 
     def _with(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
-        """The result with another number, plain or in a tensor, in float32 or the tensor's type."""
+        """Return the result of an operation with another number, in float32 or in the type of a floating tensor."""
         if isinstance(other, int | float):
             return tf.cast(operator(self.value, other), tf.float32)
         kind = tf.as_dtype(getattr(other, "dtype", tf.float32))
@@ -86,7 +89,7 @@ class LiveNumber:
         return self._with(other, lambda mine, theirs: mine / theirs)
 
     def get_config(self) -> dict[str, Any]:
-        """Keras asks when it writes a model down."""
+        """Raise TypeError, because Keras calls this to save a model, which needs plain numbers."""
         raise TypeError(
             "a live number of sweep stands where Keras saves a plain one; call trainables.numbers.live.settle(model) "
             "before model.save(), which puts its present value there"
@@ -108,7 +111,7 @@ class LiveNumber:
         return True
 
     def __ge__(self, other: float) -> bool:
-        with tf.init_scope():  # a layer that another one makes while it is traced checks its rate
+        with tf.init_scope():  # a layer that another one creates while it is traced checks its rate
             return float(self) >= other
 
     def __le__(self, other: float) -> bool:
@@ -126,6 +129,8 @@ class LiveNumber:
 
 @dataclass(frozen=True)
 class _Entry:
+    """A live number, with what is needed to set it for another trial."""
+
     number: LiveNumber
     default: float | None
     meaning: Mapping[str, float] | None
@@ -133,7 +138,10 @@ class _Entry:
 
 
 def settle(model: Any) -> None:
-    """Replace the live numbers of a model's layers by their present values, for saving it; it is not trained after."""
+    """Replace the live numbers in a model's layers by their present values, so that it can be saved.
+
+    The model must not be trained afterwards.
+    """
     for layer in model._flatten_layers():
         for name, value in list(vars(layer).items()):
             if isinstance(value, LiveNumber):
@@ -141,7 +149,7 @@ def settle(model: Any) -> None:
 
 
 class Live:
-    """The live numbers of one compiled structure, and how each trial sets them."""
+    """The live numbers of one program, which each trial sets to its values."""
 
     def __init__(self, hp: Hyperparameters) -> None:
         self._hp = hp
@@ -156,11 +164,13 @@ class Live:
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> LiveNumber:
-        """The number of a parameter; ``meaning`` maps the choices of a text parameter to numbers.
+        """Return the live number of a parameter, which is created at the first call.
 
-        Raises KeyError for an absent parameter without default, TypeError for a value that is no number,
-        ValueError for one that has no meaning or lies outside of ``bounds``, or of those that the ``standard``
-        hyperparameter of this name has.
+        ``meaning`` maps the choices of a text parameter to numbers. With ``standard``, the bounds are those of the
+        standard hyperparameter of this name.
+
+        Raises KeyError if the parameter is absent and has no default, TypeError if its value is not a number, and
+        ValueError if its value has no meaning or is out of bounds.
         """
         if name not in self._entries:
             within = table.within(name, bounds, standard=standard)
@@ -171,16 +181,20 @@ class Live:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters that are read as live numbers."""
+        """Return the names of the parameters that are read as live numbers."""
         return tuple(self._entries)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """The variables of all numbers; a trial's parameters set them, so no checkpoint need hold them."""
+        """Return the variables of all numbers; checkpoints do not need them, because each trial sets them."""
         return tuple(entry.number.variable for entry in self._entries.values())
 
     def outside_of(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
-        """Return the parameters whose numbers are not among the captured variables, known by their handles."""
+        """Return the parameters whose variables a graph does not use.
+
+        ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
+        each replica.
+        """
         return [
             name
             for name, entry in self._entries.items()
@@ -188,32 +202,32 @@ class Live:
         ]
 
     def set(self, hp: Hyperparameters) -> None:
-        """Take the values of another trial."""
+        """Assign the values of another trial."""
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     @contextmanager
     def turned_on(self) -> Iterator[None]:
-        """Inside the block, have other values than the trial's: none is 0, and the others are nearer to it."""
+        """Replace the values of all numbers inside the block by others that are not 0: 0 by 0.5, the rest by 3/4."""
         before = [float(variable.numpy()) for variable in self.variables]
         try:
             for variable, value in zip(self.variables, before, strict=True):
-                variable.assign(value * 0.75 or 0.5)  # a rate stays below 1
+                variable.assign(value * 0.75 or 0.5)  # smaller, so that a rate stays below 1
             yield
         finally:
             for variable, value in zip(self.variables, before, strict=True):
                 variable.assign(value)
 
     def accepts(self, hp: Hyperparameters) -> bool:
-        """Whether a trial has a value for each of these parameters."""
+        """Return whether a trial has a value or a default for each of these parameters."""
         return all(
             entry.default is not None or hp.peek(name) is not Mark.ABSENT for name, entry in self._entries.items()
         )
 
 
 class Settled(Live):
-    """Gives plain floats, for a model that serves one trial alone."""
+    """Plain floats instead of live numbers, for a model that serves one trial alone."""
 
     def number(  # type: ignore[override]  # a float goes wherever a live number does
         self,
@@ -224,7 +238,7 @@ class Settled(Live):
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> float:
-        """The trial's value of a parameter; raises as `Live.number` does."""
+        """Return the trial's value of a parameter as a float; raises what `Live.number` raises."""
         return _number(self._hp, name, default, meaning, table.within(name, bounds, standard=standard))
 
 
@@ -235,9 +249,10 @@ def _number(
     meaning: Mapping[str, float] | None,
     within: table.Bounds | None,
 ) -> float:
-    value = hp.peek(name)  # not a plain read: the structure does not depend on it
+    """Return a parameter's value as a float, or the default; raises KeyError if there is neither."""
+    value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not Mark.ABSENT:
-        return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # the only mark there is
+        return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
     if default is None:
         raise KeyError(f"the trial has no parameter {name!r}")
     return default

@@ -1,4 +1,4 @@
-"""The generators that code of others draws from: Python's, NumPy's, Keras's and TensorFlow's."""
+"""Seeding of the global random generators that other code draws from: Python's, NumPy's, Keras's and TensorFlow's."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tensorflow.python.ops import stateful_random_ops
 from sweep.state.draws import numpy_entropy
 
 _OF_KERAS = ("global_seed_generator", "global_random_seed")
-_kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
+_kernels: set[int] = set()  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
 
 
 def short(seed: int) -> int:
-    """A seed in the 31 bits that TensorFlow's integers have for it."""
+    """Return the lowest 31 bits of a seed, which fit into TensorFlow's integers."""
     return seed & 0x7FFFFFFF
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """`random` and `np.random` begin with this seed inside, and go on outside as if nothing had been drawn."""
+    """Seed `random` and `np.random` inside the block, and restore their states afterwards."""
     kept = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -39,9 +39,10 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def seeded_throughout(seed: int) -> Iterator[None]:
-    """As `seeded`, for every generator that can be drawn from without a seed of one's own.
+    """Seed every generator that code can use without a seed of its own, and restore them afterwards.
 
-    These are also those of `keras.random` and `tf.random`, and what `np.random.default_rng()` takes from the machine.
+    Besides those of `seeded`, these are the generators of `keras.random` and `tf.random`, and the entropy that
+    `np.random.default_rng()` takes from the machine.
     """
     with seeded(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
@@ -49,7 +50,7 @@ def seeded_throughout(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _keras_seeded() -> Iterator[None]:
-    """Keras makes its global generator anew, from `random`."""
+    """Make Keras create its global generator again inside the block, seeded from `random`."""
     kept = [global_state.get_global_attribute(name) for name in _OF_KERAS]
     global_state.set_global_attribute(_OF_KERAS[0], None)
     try:
@@ -61,10 +62,13 @@ def _keras_seeded() -> Iterator[None]:
 
 @contextmanager
 def _tensorflow_seeded(seed: int) -> Iterator[None]:
-    """`tf.random.set_seed`, without emptying the cache of kernels unless they have drawn under this seed before."""
-    number = random.Random(f"tensorflow {seed}").getrandbits(31)  # nobody else's, who may have drawn already
+    """Seed `tf.random` inside the block as `tf.random.set_seed` does, without emptying the cache of kernels.
+
+    The cache is emptied only if kernels have drawn with this seed before, because they would continue their sequences.
+    """
+    number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds that others may have drawn with
     eager = context.context()
-    kept, generator = (eager._seed, getattr(eager, "_rng", None)), stateful_random_ops.global_generator  # none yet
+    kept, generator = (eager._seed, getattr(eager, "_rng", None)), stateful_random_ops.global_generator
     eager._seed, eager._rng = number, random.Random(number)
     if number in _kernels:
         eager.ensure_initialized()
