@@ -1,1 +1,1 @@
-"""What a trial is trained with: optimizer, schedule, loss, augmentation, from the standard hyperparameters."""
+"""What a trial is trained with (optimizer, schedule, loss, augmentation), built from the standard hyperparameters."""
