@@ -1,7 +1,7 @@
 """Random movements of images, drawn once for all that belongs to an image: pixels, masks, boxes and points.
 
- move = Movement(x, draws).flip().affine(0.5).crop(4)
- x, mask = move.images(x), move.masks(mask, fill=255)
+move = Movement(x, draws).flip().affine(0.5).crop(4)
+x, mask = move.images(x), move.masks(mask, fill=255)
 """
 
 from __future__ import annotations
