@@ -73,11 +73,17 @@ class BatchSplit(Examples):
         return sum(updates(size, batch_size) for size in self._sizes)
 
     def steps_alike(self, large: int, small: int) -> tuple[int, int]:
-        """Return the two counts for the first batch, which is cut if it is larger than the training's batches."""
+        """Count as the base class does, but only within the first batch.
+
+        It is cut if it is larger than a batch of the training.
+        """
         return updates(self._sizes[0], large), updates(self._sizes[0], small)
 
     def kinds(self) -> list[Chunk]:
-        """Return a chunk of each kind of shapes that the loop may get; between processes also one of one row."""
+        """Return a chunk of each kind of shapes that the loop may get.
+
+        If replicas span processes, there is also one of a single row, because chunks are cut further there.
+        """
         some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]
         kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
         return [in_order(batch, self._replicas) for batch in kinds]

@@ -145,7 +145,7 @@ class BucketSplit(Examples):
         return sum(part.updates(batch_size) for part in self.parts)
 
     def steps_alike(self, large: int, small: int) -> tuple[int, int]:
-        """Return the two counts for all buckets up to the first one that the two batch sizes cut differently."""
+        """Count as the base class does, for all buckets up to the first one that the two sizes cut differently."""
         for i, part in enumerate(self.parts):
             if part.size > small:
                 return i + 1, i + updates(min(large, part.size), small)

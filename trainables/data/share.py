@@ -1,4 +1,4 @@
-"""What each of several training processes needs of a batch: the examples that its own replicas compute.
+"""The part of each batch that one of several training processes needs: the examples that its replicas compute.
 
 All processes visit the same examples in the same order. Data that is too large to be placed whole in each process is
 read only for the process's own slices; the order still numbers the examples of the others.

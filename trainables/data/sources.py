@@ -117,7 +117,7 @@ class Visits:
 
 
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
-    """Return a stream of a `tf.data.Dataset` of single examples, shuffled in a buffer of so many.
+    """Return a stream of a `tf.data.Dataset` of single examples, shuffled in a buffer of ``buffer`` examples.
 
     Raises: DataError: if its elements are batches, or could be.
     """
@@ -270,9 +270,9 @@ PADDING = (
 
 
 def parts_of(data: Any) -> tuple[Any, ...]:
-    """Return the training, validation and possibly test data that `data` returned, checked by name.
+    """Return the parts of what `data` returned: training data, validation data or None, and test data if there is any.
 
-    The test data is returned unchecked; see `test_data`.
+    The first two are prepared by `as_examples`; the test data is returned as it is, see `test_data`.
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):

@@ -23,7 +23,7 @@ _met: list[Ranks] = []  # the ranks that this process coordinates; it can connec
 
 def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
     """Connect to all workers and servers, and return a strategy whose variables are on the servers."""
-    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the ranks hold these ports until now
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_cluster(ranks), rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
@@ -32,7 +32,7 @@ def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
 
 
 def coordinator(replicas: Replicas) -> Any:
-    """Return a new object that gives work to the workers; create one per set of replicas on servers."""
+    """Return the object that gives work to the workers; TensorFlow makes only one per strategy."""
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
 

@@ -76,12 +76,12 @@ class _Extended(multi_worker.CollectiveAllReduceExtended):
 
 class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
     def __init__(self, names: tuple[str, ...], resolver: Any, options: Any) -> None:
-        # not theirs, which makes another Extended
+        # Skip the __init__ of the base class, which would make its own Extended.
         tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))
 
 
 def _serve_heartbeats(ranks: Ranks) -> None:
-    """Let ranks notice when one of them is gone; rank 0 keeps the list."""
+    """Make ranks notice when one of them is gone; rank 0 keeps the list."""
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",

@@ -223,7 +223,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
             outputs = keras.tree.flatten(model(rows, training=False))
         return [tf.cast(o, tf.float32) if o.dtype.is_floating else o for o in outputs], cut.count
 
-    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def predict(x: Any, number: Any) -> Any:
         return replicas.run(on_replica, x, number)
 

@@ -137,5 +137,5 @@ def _packed(structure: Any, leaves: list[Any]) -> Any:
 
 if __name__ == "__main__":
     if "--with-own" not in sys.argv:
-        sys.meta_path.insert(0, _Blocked)  # all that an import needs of it
+        sys.meta_path.insert(0, _Blocked)  # an import calls only its find_spec
     main(sys.argv[1])

@@ -49,7 +49,7 @@ class Update:
 
 
 Turn: TypeAlias = tuple[Update, ...]
-"""Updates that are applied together: all their gradients come from one forward pass."""
+"""One turn of a batch: updates that are applied together, whose gradients all come from one forward pass."""
 
 
 class Batch:
@@ -107,8 +107,9 @@ class Batch:
 
 
 def turns(given: Any) -> tuple[Turn, ...]:
-    """Return what `updates` returned as groups of updates that are applied together, in the order within a batch.
+    """Return the turns of a batch in order, from what `updates` returned.
 
+    An update with ``times`` above 1 has several turns.
     Raises: Refused: if it is not a list of updates, or two of them would share an optimizer.
     """
     if isinstance(given, Update):

@@ -72,13 +72,13 @@ def of(model: keras.Model, data: Any, device: str) -> Any:
     x = residence.written(x)
     size = len(tf.nest.flatten(x)[0])
 
-    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def computed(batch: Any) -> Any:
         return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), model(batch, training=False))
 
     kept: Any = None
     for start in range(0, size, BATCH):
-        batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
+        batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - called at once
         with tf.device(device):
             found = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
             if kept is None:

@@ -27,7 +27,7 @@ ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y),
 
 
 def changes_inputs(hp: Hyperparameters) -> bool:
-    """Return whether a trial uses any of the three."""
+    """Return whether a trial uses mixup, cutmix or random erasing."""
     return "mixup" in hp or "cutmix" in hp or "random_erasing" in hp
 
 

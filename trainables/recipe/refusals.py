@@ -34,7 +34,7 @@ INSTEAD = {
     "CSVLogger": "metrics.parquet, which has every epoch",
     "TensorBoard": "`python -m sweep run FILE --tensorboard`, which writes the event files of all trials",
 }
-"""What to use here instead of each of Keras's callbacks."""
+"""Replacements for Keras's callbacks, by the name of the callback."""
 
 
 class Refused(Incompatible):

@@ -34,7 +34,7 @@ SEEDS = (1, 1_000_000_000)
 
 
 _UIDS = "object_name_uids"
-"""Where Keras counts the names of objects (keras/src/utils/naming.py)."""
+"""Name under which Keras counts the names of objects (keras/src/utils/naming.py)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -242,7 +242,7 @@ def number_layers_anew() -> None:
 
 
 class _Seeds:
-    """A replacement for Python's `random` in Keras that counts the seeds it gives."""
+    """A replacement for Python's `random` in Keras that counts the seeds drawn."""
 
     given = 0
 
@@ -328,7 +328,7 @@ def symbolic(batch: Any) -> Any:
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Raise Refused if no layer, regularizer or `compute_loss` gives a loss, for a model without a compiled one."""
+    """Raise Refused if a model without a compiled loss has no other: of a layer, a regularizer or `compute_loss`."""
     own = own_methods(model, "compute_loss")
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return

@@ -59,7 +59,7 @@ def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not tensors:  # Keras infers shapes with placeholders
         return call(*args, **kwargs)
 
-    @tf.recompute_grad  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.recompute_grad  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def compute(*given: tf.Tensor) -> Any:
         fresh = iter(given)
         filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]

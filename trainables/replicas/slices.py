@@ -19,10 +19,10 @@ from trainables.devices.replicas import here, sums
 from trainables.numbers.draws import Draws, Rows, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
-"""How the draws of a slice get their seeds.
+"""Source of the seeds of a slice's random draws.
 
-"counted": from Keras's generators, which advance only after the whole batch. "keras": from these as Keras does it,
-advancing at each draw. "keyed": from a key of the update.
+"counted": Keras's generators, which advance only after the whole batch. "keras": the same generators, which advance at
+each draw, as in Keras. "keyed": a key of the update.
 """
 
 _present = threading.local()
@@ -61,7 +61,7 @@ class Slice:
     examples: list[tf.Tensor | None] | None = None  # each example's part of each loss, if requested
     mixes: bool = False  # True if its examples are mixed with others
     graph: Any = None  # the graph that computes it
-    # by the id of the tensor that stands for them
+    # By the id of the tensor that stands for the mixed labels, with that tensor.
     mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)
 
     @classmethod

@@ -24,7 +24,7 @@ from sweep.errors import first_line
 from trainables.state.owned import State
 
 About: TypeAlias = "dict[str, Any]"
-"""What a checkpoint says besides its variables, as JSON."""
+"""The JSON of a checkpoint, besides its variables."""
 Values: TypeAlias = "dict[str, list[np.ndarray[Any, Any]]]"
 """Variables by path, one value per replica."""
 

@@ -1,4 +1,4 @@
-"""What the author's methods create for one trial, and how a used program adopts the initial values of another trial."""
+"""Models and variables that the author's methods create for a trial, and the reuse of a program for another trial."""
 
 from __future__ import annotations
 

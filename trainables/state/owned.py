@@ -196,7 +196,7 @@ def undo(owner: object) -> None:
 
 
 def undo_shared(variables: Iterable[Any]) -> None:
-    """Reset those of these variables that another trainable of this process has changed."""
+    """Reset those variables that another trainable of this process has changed."""
     wanted = {id(raw) for raw in variables}
     for state in _trained:
         state.rewind(wanted)

@@ -43,7 +43,7 @@ class Surroundings:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Return those of these names that are attributes of the object."""
+        """Return the attributes that `data` has ever left on this object."""
         return frozenset(name.removeprefix("self.") for name in self._left)
 
     def traces(self, author: object) -> Traces:
@@ -100,7 +100,7 @@ _left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  
 
 
 class Made:
-    """What the methods that make a model have left in the author's modules and in the process's settings."""
+    """Values that the methods that make a model have left in the author's modules and in the process's settings."""
 
     def __init__(self) -> None:
         self._left: list[tuple[Home, str, Callable[[], Any]]] = []
@@ -194,7 +194,7 @@ def _teller(author: object, heard: Callable[[list[Home]], None]) -> imports.List
 
 
 class Trials:
-    """What trials change in the author's modules and in what the trainable holds; restored after each trial.
+    """Snapshot of the author's modules and of what the trainable holds, restored after each trial.
 
     ``own`` has the attributes of the trainable that do not belong to the author.
     """
@@ -233,7 +233,7 @@ def end_trial() -> None:
 
 
 class Left:
-    """What hooks and callbacks have changed in the author's modules and in this process since their trial began.
+    """Changes by hooks and callbacks to the author's modules and to this process since their trial began.
 
     A checkpoint holds the plain values. All others are named in a message when a trial continues without them.
     """
@@ -255,7 +255,7 @@ class Left:
         kept = {full: value for full, value in present.items() if _is_plain(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
         found = self._settings.own()
-        # without os.environ and its passwords
+        # Settings that are not single values, such as os.environ with its passwords, are left out.
         plain = {name: value for name, value in found.items() if type(value) in _SINGLE}
         lost = sorted({*names, *found} - {*kept, *drawn, *plain})
         return {"values": kept, "generators": drawn, "settings": plain, "lost": lost}
