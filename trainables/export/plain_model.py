@@ -139,7 +139,7 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
 
 
 def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
-    """Return the example, or if it does not fit a batch of one of inputs that the model accepts.
+    """Return the example or, if it does not fit, a batch of one of inputs that the model accepts.
 
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
@@ -179,7 +179,7 @@ def _fits(declared: Any, leaf: Any) -> bool:
 
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
-    """Return the model, or if its outputs are narrower floats a model around it with float32 outputs."""
+    """Return the model or, if its outputs are narrower floats, a model around it with float32 outputs."""
     given = keras_corrections.symbolic(example)
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in HALF for output in outputs):

@@ -78,7 +78,7 @@ def of(model: keras.Model, data: Any, device: str) -> Any:
 
     kept: Any = None
     for start in range(0, size, BATCH):
-        batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - called at once
+        batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
         with tf.device(device):
             found = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
             if kept is None:

@@ -43,7 +43,7 @@ def freeze(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
 
     Without this parameter, nothing is changed.
-    Raises: ValueError: if there are fewer layers, or no layer has a path.
+    Raises: ValueError: if there are fewer layers, or a path matches none.
     """
     if "frozen_layers" not in hp:
         return  # keep what the author has set

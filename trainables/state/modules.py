@@ -30,7 +30,7 @@ def of(author: object) -> list[Home]:
     own = tops(author)
     for name, module in list(sys.modules.items()):
         if getattr(module, "__name__", "") == "__main__":
-            continue  # listed elsewhere under any other name
+            continue  # skip it under any name that it is listed under
         if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
             home = Home(name, module)
             for one in (home, *home.classes()):

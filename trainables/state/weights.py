@@ -105,6 +105,6 @@ def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[A
     if not path.is_file() or not model.built or not all(_tells(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
-    # Keras numbers layers consecutively while a process lives.
+    # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
     variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
     return str(path.resolve()), about.st_mtime_ns, about.st_size, repr(given), repr(sorted(options.items())), variables
