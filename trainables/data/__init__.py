@@ -1,1 +1,1 @@
-"""From what an author's `data` returns to chunks on a device."""
+"""Data sets that an author's `data` returns, prepared as chunks on the devices."""

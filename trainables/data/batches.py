@@ -1,4 +1,4 @@
-"""Batches by their index: a `keras.utils.PyDataset`, which makes them in threads or processes of its own."""
+"""Batches that are read by index from a `keras.utils.PyDataset`, with threads or processes as it asks."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from trainables.numbers.seeds import seeded
 
 
 class BatchSplit(Examples):
-    """The batches of a `PyDataset`, whole; a pass visits them in an order drawn from (seed, pass).
+    """The batches of a `PyDataset`, not cut further; a pass visits them in an order drawn from (seed, pass).
 
-    They are read once beforehand, to know how many examples there are. What ``on_epoch_end`` changes is made anew from
-    the data set as it was given, with `random` and `np.random` seeded from (seed, pass), so that a pass is the same
-    whichever came before.
+    All batches are read once beforehand, to count the examples. If ``on_epoch_end`` changes the data set, each pass
+    starts from a copy of the original one and repeats these changes, with `random` and `np.random` seeded from (seed,
+    pass). So a pass is the same whichever pass came before it.
+    Raises: DataError: if there are no batches, infinitely many, or batch 0 differs when it is read again.
     """
 
     changes_shape = True
@@ -59,7 +60,7 @@ class BatchSplit(Examples):
         self.size = sum(self._sizes)
 
     def check(self, batch_size: int) -> None:
-        """Raise DataError where the batches are not those of the trial's batch size."""
+        """Raise DataError if the batches do not have the trial's batch size."""
         largest = max(self._sizes)
         if (largest != batch_size and len(self._sizes) > 1) or largest > batch_size:
             raise DataError(
@@ -68,33 +69,39 @@ class BatchSplit(Examples):
             )
 
     def updates(self, batch_size: int) -> int:
-        """Batches of a pass."""
+        """Return the number of batches of a pass."""
         return sum(updates(size, batch_size) for size in self._sizes)
 
     def steps_alike(self, large: int, small: int) -> tuple[int, int]:
-        """Those of the first batch, which is cut where it is larger than a batch of the training."""
+        """Count as the base class does, but only within the first batch.
+
+        It is cut if it is larger than a batch of the training.
+        """
         return updates(self._sizes[0], large), updates(self._sizes[0], small)
 
     def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them; between processes, of any length."""
+        """Return a chunk of each kind of shapes that the loop may get.
+
+        If replicas span processes, there is also one of a single row, because chunks are cut further there.
+        """
         some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]
         kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
         return [in_order(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
-        """The first examples of the first batch."""
+        """Return the first examples, at most those of the first batch."""
         return tf.nest.map_structure(lambda leaf: sources.as_tensor(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
-        """The targets of the first batch; None without targets."""
+        """Return the targets of the first batch; None without targets."""
         return unpacked(self._kinds[0])[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk.
+        """Yield one pass (from 1) without its first ``skipped`` batches, with one batch per chunk.
 
-        Nobody can make a batch in part; with a ``share``, that alone goes to the devices.
+        Every process makes whole batches; with a ``share``, only that part is put on the devices.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
@@ -106,7 +113,7 @@ class BatchSplit(Examples):
 
 
 class _Turning:
-    """A data set that is made anew for each pass, from the one that was given."""
+    """A data set that is restored and advanced to the state that it has in any pass."""
 
     def __init__(self, given: keras.utils.PyDataset) -> None:
         self.turns = type(given).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
@@ -114,7 +121,10 @@ class _Turning:
         self._present: tuple[Any, tuple[int | None, int]] = given, (None, 0)
 
     def at(self, seed: int | None, number: int) -> keras.utils.PyDataset:
-        """The data set as it is in a pass (from 1), which it takes for an epoch; without a seed as it was given."""
+        """Return the data set as it is in a pass (from 1), after ``on_epoch_end`` of all passes before it.
+
+        Without a seed it is the original data set.
+        """
         if seed is None or not self.turns:
             return self.given
         dataset, (its_seed, done) = self._present
@@ -128,16 +138,16 @@ class _Turning:
 
 
 class _Reader:
-    """Reads batches of a data set at any epoch, some ahead of their use."""
+    """Reads batches of a data set in any pass, some of them ahead of their use."""
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
         self._turning = _Turning(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
-        """These batches of a pass in this order."""
+        """Yield these batches of a pass in this order."""
         given = self._turning.given
-        if given.use_multiprocessing:  # each process turns its own copy
+        if given.use_multiprocessing:  # each process advances its own copy
             read: Callable[[int], Any] = partial(_held_batch, seed, number)
         else:
             read = self._turning.at(seed, number).__getitem__
@@ -160,7 +170,7 @@ def _pool_of(dataset: keras.utils.PyDataset) -> Executor:
     return ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))
 
 
-_held: list[_Turning] = []  # in a process of a pool
+_held: list[_Turning] = []  # the data set of a pool's process, set by `_hold`
 
 
 def _hold(dataset: keras.utils.PyDataset) -> None:
@@ -181,7 +191,7 @@ def _examples(batch: Any) -> Any:
 
 
 def _owned(leaf: Any) -> Any:
-    """A copy that a device may keep: the next batch may be written into the same memory."""
+    """Return a copy that a device may keep, as the next batch may be written into the same memory."""
     own = residence.empty(leaf.shape, leaf.dtype)
     own[...] = leaf
     return own

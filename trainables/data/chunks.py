@@ -1,8 +1,8 @@
-"""A trial's examples: checked, counted, and cut into chunks that a compiled loop runs through.
+"""A trial's examples: checked, counted, and cut into chunks for the compiled loop.
 
-A chunk is a part of a pass that lies on the devices. Data that fits is one chunk, placed once and
-visited in a fresh order in each pass; larger arrays and streams come as a sequence of chunks, each read
-and placed while the one before trains. The loop does not know the difference.
+A chunk is a part of a pass whose examples are on the devices. Data that fits is one chunk, placed once and visited in
+another order in each pass. Larger arrays and streams are a sequence of chunks; each is read and placed during the
+training on the one before. The loop treats both alike.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ TARGET_BYTES = 4 * 2**20
 
 
 class ArraySplit(Examples):
-    """Examples in arrays: (x,), (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be.
+    """Examples in arrays (x,), (x, y) or (x, y, sample_weight), where x and y may be nested dicts or tuples.
 
-    `part` gives some of them, which then share the arrays and what lies on the devices.
+    Subsets made by `part` share its arrays and what is placed on the devices.
     """
 
     def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
         self.arrays = residence.written(sources.arrays_of(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
-        self._rows: Order | None = None  # those that are visited; None: all
+        self._rows: Order | None = None  # the rows that are visited; None: all
         self._placed = Placed(self.arrays, replicas, residence.fits(leaves, replicas, resident_bytes))
         self._ahead = Ahead(partial(gathered, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
-        """These rows alone; shapes, example and targets stay those of the whole."""
+        """Return a split that visits only these rows; its example and targets remain those of all rows."""
         part = copy.copy(self)
         part._rows, part.size, part.changes_shape = rows, len(rows), True
         part._ahead = Ahead(partial(gathered, self.arrays, self._placed.replicas, rows))
@@ -53,30 +53,30 @@ class ArraySplit(Examples):
 
     @property
     def targets(self) -> Any:
-        """All targets, also those of rows that are not visited; None without targets."""
+        """Return the targets of all rows, also of those that are not visited; None without targets."""
         return unpacked(self.arrays)[1]
 
     def leaves(self) -> list[Any]:
-        """All arrays, flat."""
+        """Return all arrays as a flat list."""
         return list(tf.nest.flatten(self.arrays))
 
     def examples(self, count: int) -> Any:
-        """The first examples; texts as a tensor."""
+        """Return the first ``count`` examples; texts as a tensor."""
         return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[:count])), self.arrays)
 
     def spread(self, count: int) -> Any:
-        """Examples from all over the data; texts as a tensor."""
+        """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = places if self._rows is None else self._rows[places]
         return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[rows])), self.arrays)
 
     @property
     def stays(self) -> bool:
-        """Whether all of it lies on the devices, in whatever order it is visited."""
+        """Return whether all of it stays on the devices."""
         return self._placed.fits
 
     def some_targets(self) -> Any:
-        """The targets of the first examples, some megabytes of them; None without targets."""
+        """Return the targets of the first examples, up to 4 MiB of them; None without targets."""
         targets = self.targets
         if targets is None:
             return None
@@ -93,7 +93,7 @@ class ArraySplit(Examples):
 
 @dataclass
 class Placed:
-    """Arrays on the devices, put there when they are first needed."""
+    """Arrays that are put on the devices when they are first needed."""
 
     arrays: Any
     replicas: Replicas
@@ -101,7 +101,7 @@ class Placed:
     _tensors: Any = None
 
     def tensors(self) -> Any:
-        """On every device."""
+        """Return the arrays on every device, placed by the first call."""
         if self._tensors is None:
             self._tensors = residence.put(tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas)
         return self._tensors
@@ -118,10 +118,10 @@ def gathered(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) 
 
 
 class BucketSplit(Examples):
-    """Buckets of examples; the loop's graphs are traced once, for all of their lengths.
+    """Examples in buckets of one shape each; the loop's graphs are traced once for the lengths of all buckets.
 
-    A pass shuffles the examples of each bucket and then the batches of all, both from (seed, epoch). The last
-    batch of each bucket may be a partial one.
+    A pass shuffles the examples of each bucket, and then the batches of all buckets, both by (seed, pass). The last
+    batch of each bucket may be smaller.
     """
 
     changes_shape = True
@@ -141,34 +141,34 @@ class BucketSplit(Examples):
         self._ahead = Ahead(partial(_gathered, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
-        """Batches of a pass."""
+        """Return the number of batches of a pass."""
         return sum(part.updates(batch_size) for part in self.parts)
 
     def steps_alike(self, large: int, small: int) -> tuple[int, int]:
-        """Those of the buckets up to the first one that is cut in another way."""
+        """Count as the base class does, for all buckets up to the first one that the two sizes cut differently."""
         for i, part in enumerate(self.parts):
             if part.size > small:
                 return i + 1, i + updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)
 
     def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them."""
+        """Return a chunk of each bucket, so that the loop sees all shapes."""
         return [next(part.chunks(1, None, 0)) for part in self.parts]
 
     def examples(self, count: int) -> Any:
-        """The first examples of the first bucket."""
+        """Return the first examples of the first bucket."""
         return self.parts[0].examples(count)
 
     def spread(self, count: int) -> Any:
-        """Examples from all over the first bucket."""
+        """Return examples from all over the first bucket."""
         return self.parts[0].spread(count)
 
     def some_targets(self) -> Any:
-        """The targets of the first examples of the first bucket."""
+        """Return the targets of the first examples of the first bucket; None without targets."""
         return self.parts[0].some_targets()
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        """Batches that follow each other in one bucket are a chunk."""
+        """Yield the chunks of a pass; consecutive batches of one bucket are one chunk."""
         if not self._placed[0].fits:
             return self._ahead.chunks(which)
         found = runs([part.size for part in self.parts], which)
@@ -176,7 +176,10 @@ class BucketSplit(Examples):
 
 
 def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
-    """The buckets and rows of whole batches in the order of a pass; each but a run's last is of ``batch_size``."""
+    """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of a pass.
+
+    All batches of a run have ``batch_size`` rows, except possibly the last one.
+    """
     batch_size, seed, number = which.batch_size, which.seed, which.number
     seeds = [None if seed is None else mixed(seed, i) for i in range(len(sizes))]
     orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
@@ -205,17 +208,18 @@ def _gathered(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Ch
 
 
 def _kind(arrays: Any) -> str:
-    """What must be alike in all buckets, in words."""
+    """Return the structure, types and numbers of axes as text; they must be the same in all buckets."""
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
 
 def split(
     data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
 ) -> Examples:
-    """Wrap what a trainable's ``data`` returned for training or validation; raises DataError.
+    """Return the examples of what a trainable's ``data`` returned for training or validation.
 
-    ``resident_bytes``: how much may lie on each device at once, see `residence.fits`. ``extent``: how much of a stream
-    a trial reads.
+    ``name`` is put before messages. ``resident_bytes`` is how much may stay on each device, see `residence.fits`;
+    ``extent`` is how much of a stream a trial reads.
+    Raises: DataError: if the data cannot be trained on.
     """
     try:
         if isinstance(data, tf.data.Dataset):
@@ -235,15 +239,15 @@ def split(
 
 
 LARGEST_BYTES = 2 * 2**30
-LARGEST_STREAM_BYTES = 256 * 2**20  # these are decoded and mapped while they are read
+LARGEST_STREAM_BYTES = 256 * 2**20  # smaller, because streams are decoded and mapped while they are read
 BLOCK_BYTES = 64 * 2**20
 
 
 def fingerprint(*splits: Examples | None) -> str | None:
-    """Digest of all examples with their sizes and types; None where there is none that could be trusted.
+    """Return a digest of all examples with their sizes and types, or None if a reliable one would cost too much.
 
-    That is where arrays are larger than 2 GiB, a stream than 256 MiB, or rows are decoded anew at each use: a digest
-    of a part would be the same for other data.
+    It is None for arrays of more than 2 GiB, streams of more than 256 MiB, and rows that are decoded at each use. A
+    digest of a part of them could be the same for different data.
     """
     total = hashlib.blake2b(digest_size=16)
     left = LARGEST_BYTES
@@ -265,7 +269,7 @@ def fingerprint(*splits: Examples | None) -> str | None:
 
 
 def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
-    """All examples, a block at a time; None for what cannot be read cheaply."""
+    """Yield all examples in blocks, or None if they cannot be read cheaply."""
     match data:
         case ArraySplit():
             leaves = data.leaves()

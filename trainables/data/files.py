@@ -1,7 +1,7 @@
-"""Data in files, for an author's `data`: record shards, Parquet shards, directories of images.
+"""Readers of data in files, for an author's `data`: record shards, Parquet shards and folders of images.
 
-Parquet and images become arrays: they are read once per node, block by block, and then mapped by all workers.
-Records stay a stream.
+Parquet and images become arrays, which are read once per node, block by block, and then mapped by all workers. Records
+stay a stream.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ OPEN_FILES = 64
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Numbered through all files, those of a file one after the other."""
+    """The records of several files, numbered consecutively through all files."""
 
     files: Sequence[str]
-    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # of a file's records in it
+    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # of each file: the byte positions of its records
     _open: OrderedDict[int, Any] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader stands at one place
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader has one position
 
     def __len__(self) -> int:
         return sum(map(len, self.offsets))
 
     @property
     def spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The first number of each file's records, and the first behind them, a row for each file."""
+        """Return an array with a row per file: the number of its first record, and of the first one after it."""
         counts = np.array([len(offsets) for offsets in self.offsets], np.int64)
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetched(self, numbers: tf.Tensor) -> tf.Tensor:
-        """The records of these numbers, inside of a `tf.data` pipeline."""
+        """Return the records with these numbers, inside a `tf.data` pipeline."""
         found = tf.numpy_function(self._read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
@@ -68,12 +68,19 @@ class Records:
 
 
 def records_of(files: Sequence[str]) -> Records:
-    """All records of uncompressed files; raises DataError for damaged ones."""
+    """Return all records of uncompressed files.
+
+    Raises: DataError: if a file is damaged or compressed.
+    """
     return Records(files, [_offsets(file) for file in files])
 
 
 def _offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Hop from length to length: 8 bytes of it, 4 of its checksum, the data, 4 of theirs (TFRecord format)."""
+    """Return the byte positions of all records of a file.
+
+    A record of the TFRecord format has 8 bytes of length, 4 of their checksum, the data, and 4 of the data's checksum.
+    Only the lengths are read; the checksums are not verified.
+    """
     found: list[int] = []
     position, end = 0, Path(file).stat().st_size
     with Path(file).open("rb", buffering=0) as shard:
@@ -91,7 +98,7 @@ def _offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 BLOCK_BYTES = 16 * 2**20
-HANDED_OVER = 32  # images at a time, from the threads that decode them
+HANDED_OVER = 32  # images that the decoding threads return at once
 INTERLEAVED = 8
 
 
@@ -104,11 +111,12 @@ def tfrecords(
     example: Callable[[dict[str, tf.Tensor]], tuple[Any, ...]],
     buffer: int = SHUFFLE_BUFFER,
 ) -> Stream:
-    """The TFRecord shards that match a glob pattern, uncompressed.
+    """Return a stream of the uncompressed TFRecord shards that match a glob pattern.
 
-    ``features`` are those of `tf.io.parse_single_example`, ``example`` maps them to (x, y) or (x, y,
-    sample_weight), many at a time. A pass visits the shards in an order of its own, eight side by side, and
-    shuffles in a buffer of this many examples. Raises DataError for missing and damaged files.
+    ``features`` are those of `tf.io.parse_single_example`; ``example`` maps one parsed record to (x, y) or (x, y,
+    sample_weight). A pass visits the shards in its own order, eight at a time, and shuffles in a buffer of ``buffer``
+    examples.
+    Raises: DataError: if no file matches, or one is damaged.
     """
     shards = _files(pattern)
     records = records_of(shards)
@@ -126,7 +134,7 @@ def tfrecords(
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            if seed is not None:  # before parsing: the buffer holds the smaller form
+            if seed is not None:  # before parsing, because records are smaller than examples
                 found = shuffled(found, min(size, buffer), mixed(seed, number))
             return found
 
@@ -151,11 +159,11 @@ def tfrecords(
 def parquet(
     pattern: str, inputs: str | Sequence[str], target: str, sample_weight: str | None = None, dtype: str = "float32"
 ) -> tuple[Rows, ...]:
-    """The Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
+    """Return the Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
 
-    ``inputs``: columns of numbers that become a matrix, or one column of lists of one length; x is cast to
-    ``dtype``, y stays as stored. Read a batch of rows at a time. Raises DataError for missing files and
-    columns, other types than numbers, and nulls.
+    ``inputs`` are columns of numbers that become a matrix, or one column of lists of one length. x is cast to
+    ``dtype``, y stays as stored. Rows are read in batches, when the arrays are written to disk.
+    Raises: DataError: if no file matches, a column is missing, or one has nulls or something else than numbers.
     """
     import pyarrow.parquet as pq
 
@@ -175,7 +183,7 @@ def parquet(
     def rows(columns: list[str], dtype: str | None) -> Rows:
         name, file = next(found for found in files if found[1].metadata.num_rows)
         first = _matrix(next(file.iter_batches(1, columns=columns)), columns, name)
-        flat = dtype is None and first.shape[1] == 1  # a plain column of targets or weights
+        flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
@@ -196,7 +204,10 @@ def parquet(
 
 
 def _matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
-    """The columns of a record batch side by side, in this order."""
+    """Return the columns of a record batch as one matrix, in this order.
+
+    Raises: DataError: if a column has nulls, lists of several lengths, or something else than numbers.
+    """
     import pyarrow as pa
 
     parts = []
@@ -227,11 +238,12 @@ def image_folder(
     *,
     keep: bool = True,
 ) -> tuple[Any, np.ndarray[Any, Any]]:
-    """Images (n, height, width, channels) as uint8 and the number of the sub-folder each lies in, by name.
+    """Return images (n, height, width, channels) as uint8, and for each the index of its sub-folder in order of names.
 
-    Images of another ``size`` are resized (bilinear, antialiased). ``part`` takes a share of the files by a
-    hash of their names: (0, 0.8) and (0.8, 1) have none in common. ``keep``: decode once onto the disk; else
-    at every use. Raises DataError for missing folders, other files, and images that cannot be decoded.
+    Images of another ``size`` are resized (bilinear, antialiased). ``part`` selects files by a hash of their names,
+    which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and written
+    to disk; otherwise they are decoded at each use.
+    Raises: DataError: if the folder is missing, has other files, or an image cannot be decoded.
     """
     root = Path(path)
     names = classes(root)
@@ -250,7 +262,10 @@ def image_folder(
 
 
 def classes(path: str | Path) -> tuple[str, ...]:
-    """The sub-folders of an image folder, in the order of their labels; raises DataError if there are none."""
+    """Return the names of the sub-folders of an image folder, in the order of their labels.
+
+    Raises: DataError: if there are none.
+    """
     root = Path(path)
     names = sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else []
     if not names:
@@ -259,7 +274,7 @@ def classes(path: str | Path) -> tuple[str, ...]:
 
 
 class Images:
-    """Image files that index and slice like an array, decoded at each use, several at a time."""
+    """Image files that are indexed and sliced like an array, and decoded at each use, several at a time."""
 
     dtype = np.dtype(np.uint8)
 
@@ -277,7 +292,7 @@ class Images:
             decoded = tf.data.Dataset.from_tensor_slices(files).map(
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
-            some = decoded.batch(HANDED_OVER).prefetch(1)  # one by one they would wait for Python
+            some = decoded.batch(HANDED_OVER).prefetch(1)  # singly, they would wait for Python
         done = 0
         try:
             for block in some.as_numpy_iterator():
@@ -288,7 +303,7 @@ class Images:
         return images
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
-        """All images in order."""
+        """Yield all images in order, about 16 MiB at a time."""
         step = max(BLOCK_BYTES // int(np.prod(self.shape[1:])), 1)
         for start in range(0, len(self), step):
             yield self[start : start + step]
@@ -311,7 +326,7 @@ class Images:
 
 
 def _share(file: Path) -> float:
-    """Where in [0, 1) a file falls; other files have no influence on it."""
+    """Return a number in [0, 1) by a hash of a file's name, so that it does not depend on other files."""
     return int.from_bytes(hashlib.sha256(file.as_posix().encode()).digest()[:6], "big") / 2**48
 
 

@@ -1,4 +1,4 @@
-"""A Hugging Face `datasets.Dataset`, for an author's `data`: its columns as inputs and targets."""
+"""Reader of a Hugging Face `datasets.Dataset`, for an author's `data`: its columns as inputs and targets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ BLOCK_ROWS = 1024
 def columns(
     dataset: Any, inputs: str | Sequence[str], target: str, sample_weight: str | None = None
 ) -> tuple[Any, ...]:
-    """The columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
+    """Return the columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
 
-    ``inputs``: one column, or several, which become a dict of arrays by their names. Numbers, lists of one length and
-    pictures of one size are read block by block and written down once; texts become arrays of texts. Raises DataError
-    for other objects, missing columns, nulls and lists of several lengths.
+    ``inputs`` is one column, or several that become a dict of arrays by name. Numbers, lists of one length and images
+    of one size are read block by block and written to disk once; texts become arrays of texts.
+    Raises: DataError: if a column is missing, has nulls, lists of several lengths or other objects, or the dataset is
+    none that can be read.
     """
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")

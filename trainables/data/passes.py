@@ -1,4 +1,4 @@
-"""A trial's way through its examples: passes over a data set, cut into chunks that are made ahead, epoch by epoch."""
+"""A trial's passes over its examples, in chunks that are prepared ahead, divided into epochs."""
 
 from __future__ import annotations
 
@@ -21,58 +21,59 @@ from trainables.numbers import seeds
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
-THREADED_BYTES, MANY_ROWS = 4 * 2**20, 256  # threads gain nothing by less, nor by smaller rows
+THREADED_BYTES, MANY_ROWS = 4 * 2**20, 256  # threads gain nothing with fewer bytes or smaller rows
 
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Examples on the devices and the order to visit them in."""
+    """Examples on the devices, and the order in which to visit them."""
 
-    tensors: Any  # per replica under a mirrored strategy
+    tensors: Any  # one value per replica under a mirrored strategy
     order: Order
 
     def places(self) -> tf.Tensor:
-        """The order as a graph's argument: int64, for arguments of int32 lie in the host's memory."""
+        """Return the order as an argument of a graph: int64, because int32 arguments stay in the host's memory."""
         return tf.constant(self.order.astype(np.int64))
 
 
 class Batches(NamedTuple):
-    """Batches of a chunk one after the other, as arguments of a graph."""
+    """Consecutive batches of a chunk, as arguments of a graph."""
 
     tensors: Any
-    order: tf.Tensor  # of the chunk's rows
-    count: tf.Tensor  # of batches
-    size: tf.Tensor  # of each but the last
-    seed: tf.Tensor  # of the trial
-    first: tf.Tensor  # the number of the first batch, from the beginning of the trial
+    order: tf.Tensor  # rows of the chunk, in the order of visits
+    count: tf.Tensor  # number of batches
+    size: tf.Tensor  # of all batches but the last
+    seed: tf.Tensor  # the trial's seed
+    first: tf.Tensor  # number of the first batch, counted from the trial's beginning
 
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
-        """The first batches of a chunk."""
+        """Return the first ``count`` batches of a chunk."""
         return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.short(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
-        """Where the examples of a batch are in the chunk."""
+        """Return the rows of the chunk that hold the examples of batch ``i``."""
         return self.order[i * self.size : (i + 1) * self.size]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One way through the examples of a data set."""
+    """One pass over the examples of a data set."""
 
     batch_size: int
-    seed: int | None  # None: as they lie
+    seed: int | None  # None: in their original order
     number: int  # from 1
-    skipped: int = 0  # batches, left out at its beginning
+    skipped: int = 0  # number of batches left out at its beginning
     share: Share | None = None  # what this process needs of each batch; None: all of it
 
 
 class Ahead:
-    """Has the next chunk made while the present one is used, and a shuffled pass's first after the last before it.
+    """Prepares the next chunk in a thread while the present one is used.
 
-    ``make`` may not hold the split: a circle would keep its data in memory.
+    At the end of a shuffled pass, it prepares the first chunk of the following pass. ``make`` must not refer to the
+    split: such a reference cycle would keep the split's data in memory.
     """
 
     def __init__(self, make: Callable[[Pass], Iterator[Chunk]]) -> None:
@@ -99,7 +100,10 @@ class Ahead:
 
 
 def alike(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-    """The same batches, cut so that all of a chunk have one size: between processes, a call sums up one shape alone."""
+    """Yield the same batches in chunks that have only batches of one size each.
+
+    Training in several processes needs this, because one call can sum up only one shape.
+    """
     for chunk in chunks:
         whole = len(chunk.order) // batch_size * batch_size
         for order in (chunk.order[:whole], chunk.order[whole:]):
@@ -108,20 +112,20 @@ def alike(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
 
 
 def updates(size: int, batch_size: int) -> int:
-    """Optimizer updates of one pass, the last partial batch included."""
+    """Return the number of optimizer updates of one pass, including a last partial batch."""
     return -(-size // batch_size)
 
 
 def chunk_rows(row_bytes: int, batch_size: int) -> int:
-    """Rows of one chunk: whole batches."""
+    """Return the number of rows of a chunk of about `CHUNK_BYTES`: a multiple of the batch size, at least one batch."""
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
 def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
-    """Rows of an array in this order, read in ascending order, which is kind to memory maps and disks.
+    """Return rows of an array in this order, read in ascending order, which suits memory maps and disks.
 
-    Arrays of large rows are read by as many ``threads`` as the trial has CPUs; what only looks like an array may not
-    like that, and small rows gain nothing.
+    Arrays with large rows are read by several ``threads`` (by default as many as the trial has CPUs). Objects that are
+    only like arrays are not, as they may not support it; small rows gain nothing from it.
     """
     target = residence.empty((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")
@@ -136,17 +140,17 @@ def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, 
     if threads > 1 and isinstance(leaf, np.ndarray) and large:
         step = min(-(-len(rows) // threads), GATHER_ROWS)
         with ThreadPoolExecutor(threads, "rows") as readers:
-            list(readers.map(partial(read, step=step), range(0, len(rows), step)))  # raises what the first one raised
+            list(readers.map(partial(read, step=step), range(0, len(rows), step)))  # raises the first error
     else:
         list(map(read, range(0, len(rows), GATHER_ROWS)))
     return target
 
 
 def placed(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
-    """A chunk of so many examples, of which ``read`` gives those at some places, as arrays that nobody else holds.
+    """Return a chunk of ``size`` examples.
 
-    Where this process needs a share of each batch, these are places of its own examples alone, and each of its devices
-    gets those that it computes, once.
+    ``read`` returns the examples at given positions, as arrays that nobody else holds. If this process needs only a
+    share of each batch, it reads only its own examples, and each of its devices gets those that it computes, once.
     """
     everything, share = np.arange(size, dtype=np.int32), which.share
     if share is None:
@@ -159,7 +163,7 @@ def placed(size: int, which: Pass, read: Callable[[Order], Any], replicas: Repli
 
 
 def taken(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """A chunk of these rows of arrays, which begin with a batch."""
+    """Return a chunk of these rows of arrays; the rows start with the beginning of a batch."""
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: take(leaf, rows[places]), arrays)
@@ -168,7 +172,10 @@ def taken(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
 
 
 def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
-    """A chunk of arrays that nobody else holds, visited as they are; parted among devices as ``which`` says."""
+    """Return a chunk of arrays that nobody else holds, visited in their order.
+
+    If this process has several replicas and a share (see ``which``), each replica gets the rows that it computes.
+    """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
         return Chunk(residence.put(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
@@ -176,7 +183,7 @@ def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chun
 
 
 def rows_of(arrays: Any, places: Order) -> Any:
-    """These rows of arrays, or of tensors that lie in the host's memory."""
+    """Return these rows of arrays, or of tensors in the host's memory."""
 
     def some(leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -188,7 +195,7 @@ def rows_of(arrays: Any, places: Order) -> Any:
 
 
 def batch_specs(example: Any) -> Any:
-    """The types of batches of such examples, of any size."""
+    """Return the tensor specs of batches of any size of such examples."""
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -197,117 +204,125 @@ def batch_specs(example: Any) -> Any:
 
 
 def unpacked(example: Any) -> tuple[Any, Any, Any]:
-    """x, y and sample_weight of some examples, None where there are none of these."""
+    """Return x, y and sample_weight of examples, with None for those that are missing."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
 
 
 def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x,), (x, y) or (x, y, sample_weight); None for what there is not."""
+    """Gather rows of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None for missing ones."""
     return unpacked(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
 class Examples(ABC):
-    """A data set, cut into the chunks of a pass; kinds of it say how in `_pass`."""
+    """A data set that is cut into the chunks of passes; subclasses define how in `_pass`."""
 
-    size: int  # how many examples there are
+    size: int  # number of examples
     changes_shape = False
-    """Whether the chunks of another data set with the same program may have other shapes."""
-    shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
-    differs = ""  # why its elements may be others each time
+    """True if the chunks of another data set with the same program may have other shapes."""
+    shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no shuffle buffer
+    differs = ""  # why its elements may change from pass to pass
     order = ""
-    """How passes are ordered, where it was once another way: a checkpoint of that cannot go on."""
+    """Name of the order of its passes, if that has changed: a checkpoint with another order cannot be continued."""
     counted = True
-    """Whether ``size`` is the number of examples, and not merely above all that a trial visits."""
+    """True if ``size`` is the number of examples; False if it is only an upper bound of what a trial visits."""
     visits = Visits()
-    """In which order its passes go, see `visit`."""
+    """The order of its passes, set by `visit`."""
 
     def visit(self, visits: Visits) -> None:
-        """Go on in this order; raises DataError for a buffer where there is none that could be set."""
+        """Set the order of the following passes.
+
+        Raises: DataError: if a shuffle buffer is set and this kind of data has none.
+        """
         if visits.buffer is not None:
             raise DataError(f"shuffle_buffer is set, but {self.shuffled}")
         self.visits = visits
 
     def updates(self, batch_size: int) -> int:
-        """Batches of a pass."""
+        """Return the number of batches of a pass."""
         return updates(self.size, batch_size)
 
     def steps_alike(self, large: int, small: int) -> tuple[int, int]:
-        """How many batches of two sizes hold the same first examples as they lie, ``large`` a multiple of ``small``.
+        """Return how many batches of ``large`` and of ``small`` hold the same first examples, in their original order.
 
-        As many where no batch of this data would be cut in another way.
+        ``large`` is a multiple of ``small``. Both numbers are equal if the two sizes cut no batch of this data
+        differently.
         """
         return 1, updates(min(large, self.size), small)
 
     def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them."""
+        """Return a chunk of each kind of shapes that the loop may get."""
         return [next(self.chunks(1, None, 0))]
 
     def example(self) -> Any:
-        """The first example, as a batch of one."""
+        """Return the first example, as a batch of one."""
         return self.examples(1)
 
     @abstractmethod
     def examples(self, count: int) -> Any:
-        """The first examples, at most this many; texts as a tensor."""
+        """Return the first examples, at most ``count``; texts as a tensor."""
 
     def spread(self, count: int) -> Any:
-        """At most so many examples from all over the data, where that is cheap; texts as a tensor."""
+        """Return at most ``count`` examples, from all over the data if that is cheap; texts as a tensor."""
         return self.examples(count)
 
     def some_targets(self) -> Any:
-        """The targets of the first examples, some megabytes of them where that is cheap; None without targets."""
+        """Return the targets of the first examples, or of one if more are expensive; None without targets."""
         return unpacked(self.example())[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """One pass (from 1) without its first ``skipped`` batches; without a seed, the examples as they lie.
+        """Return the chunks of one pass (from 1) without its first ``skipped`` batches.
 
-        The order depends on (seed, number) alone. With a ``share``, what is too large to lie on the devices is read
-        for that alone.
+        The order depends only on (seed, number); without a seed it is the original order. With a ``share``, data that
+        is too large to stay on the devices is read only as far as this process needs it.
         """
         return self._pass(Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        raise NotImplementedError  # a source that is batched already has `chunks` of its own
+        raise NotImplementedError  # not abstract: a source that comes in batches overrides `chunks` instead
 
 
 VALIDATION_BATCH = 256
 
 
 def comes_in_parts(hp: Hyperparameters) -> bool:
-    """Whether epochs may begin and end within a chunk."""
+    """Return whether epochs may begin and end within a chunk."""
     return "steps_per_epoch" in hp or "validation_steps" in hp
 
 
 class Walk:
-    """A trial's way through its training data, so many updates an epoch.
+    """A trial's way through its training data, with a fixed number of updates per epoch.
 
-    Update u (from 0) belongs to pass u // `per_pass`. An epoch goes on where the one before it stopped, in the chunk
-    that was begun; to any other place the data are wound forward. So an epoch is the same wherever it begins.
+    Update u (from 0) belongs to pass u // `per_pass`. An epoch continues where the one before it stopped, in the same
+    chunk. To start anywhere else, the data is read from that position. So an epoch has the same batches wherever the
+    training starts.
     """
 
     def __init__(
         self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
     ) -> None:
-        """``steps``: updates of an epoch; None: those of a pass. ``share``: what this process needs; None: all."""
+        """Set ``steps``, updates per epoch (None: of a pass), and ``share``, what this process needs (None: all)."""
         self.data, self.batch_size, self.seed, self.share = data, batch_size, seed, share
         self.per_pass = data.updates(batch_size)
         self.steps = steps
         self.per_epoch = self.per_pass if steps is None else steps
-        self._next = 0  # the update that comes next in
-        self._begun: Chunk | None = None  # what is left of a chunk, and in
+        self._next = 0  # number of the next update, whose examples are in
+        self._begun: Chunk | None = None  # the rest of a chunk, or else in
         self._rest: Iterator[Chunk] = iter(())  # the rest of its pass
 
     @classmethod
     def of(cls, hp: Hyperparameters, data: Examples, batch_size: int, seed: int, share: Share | None = None) -> Walk:
-        """As ``steps_per_epoch`` says; raises ValueError or TypeError."""
+        """Return the way that ``steps_per_epoch`` defines.
+
+        Raises: ValueError or TypeError: if that parameter is wrong.
+        """
         steps = hp.integer("steps_per_epoch", standard=True) if "steps_per_epoch" in hp else None
         return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
-        """The chunks of an epoch (from 1)."""
+        """Yield the chunks of an epoch (from 1)."""
         update, last = self.first_update(number), self.first_update(number + 1)
         while update < last:
             begun, self._begun = self._begun, None
@@ -318,19 +333,22 @@ class Walk:
             yield chunk
             del begun, chunk
             if update % self.per_pass == 0:
-                next(self._rest, None)  # to its end: the first chunk of the next pass is made meanwhile
+                next(self._rest, None)  # at its end, it prepares the next pass's first chunk
 
     def first_update(self, epoch: int) -> int:
-        """The number of the first update of an epoch (from 1), from the beginning of the trial."""
+        """Return the number of the first update of an epoch (from 1), counted from the beginning of the trial."""
         return (epoch - 1) * self.per_epoch
 
     def anew(self, number: int) -> Iterator[Chunk]:
-        """The same chunks, read by themselves: whoever walks on is not disturbed. Their batches are not cut further."""
+        """Yield the chunks of an epoch from a separate reader, without moving this one.
+
+        Its batches are not cut into micro-batches.
+        """
         share = self.share and self.share.whole()
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
     def passes(self, epochs: int) -> float:
-        """How many times so many epochs visit each example."""
+        """Return how many times the given number of epochs visits each example."""
         return epochs * self.per_epoch / self.per_pass
 
     def _from(self, update: int) -> Iterator[Chunk]:
@@ -340,10 +358,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The validation data of a trial, or their first batches.
+    """The validation data of a trial, or the first batches of it.
 
-    ``parts``: that each batch is cut into where it did not fit into memory. ``share``: what this process needs of each
-    batch; None: all of it.
+    ``parts`` is the number of parts that each batch is cut into if it did not fit into memory. ``share`` is what this
+    process needs of each batch (None: all of it).
     """
 
     split: Examples
@@ -351,13 +369,16 @@ class HeldOut:
     steps: int | None = None  # None: all batches
     parts: int = 1
     share: Share | None = None
-    as_trained: int | None = None  # the batch size of the training, where nobody has asked for this other one
+    as_trained: int | None = None  # the training's batch size, if this one is larger by default
 
     @classmethod
     def of(
         cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
-        """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
+        """Return the validation data that ``validation_steps`` and ``validation_batch_size`` select; None without any.
+
+        Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
+        """
         size = held_out_size(hp, batch_size)
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
@@ -373,7 +394,10 @@ class HeldOut:
     def all_of(
         cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut:
-        """All batches, as of test data; raises ValueError or TypeError."""
+        """Return all batches of a split, such as the test data.
+
+        Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
+        """
         size = held_out_size(hp, batch_size)
         asked = "validation_batch_size" in hp or "validation_steps" in hp
         as_trained = None if asked or size == batch_size else batch_size
@@ -381,36 +405,39 @@ class HeldOut:
 
     @property
     def in_training_batches(self) -> HeldOut:
-        """The same data in batches of the training's size, as `Model.fit` validates."""
+        """Return the same data in batches of the training's size, as `Model.fit` validates."""
         return self if self.as_trained is None else replace(self, batch_size=self.as_trained, as_trained=None)
 
     @property
     def part_size(self) -> int:
-        """Examples that are evaluated at once."""
+        """Return the number of examples that are evaluated at once."""
         return max(self.batch_size // self.parts, 1)
 
     @property
     def size(self) -> int:
-        """Examples; where the first batches are cut from several buckets, at most so many."""
+        """Return the number of examples; if the first batches are cut from several buckets, an upper bound."""
         return self.split.size if self.steps is None else min(self.steps * self.batch_size, self.split.size)
 
     @property
     def updates(self) -> int:
-        """How many batches."""
+        """Return the number of batches."""
         return self.split.updates(self.batch_size) if self.steps is None else self.steps
 
     def first_batch(self, epoch: int) -> int:
-        """The number of the first part that is evaluated after an epoch, which its draws follow."""
+        """Return the number of the first part evaluated after an epoch, which determines its random draws."""
         return epoch * self.split.updates(self.part_size)
 
     def chunks(self) -> Iterator[Chunk]:
-        """These batches, as they lie."""
+        """Yield the chunks of these batches, in the original order."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
 
 
 def batch_size_of(hp: Hyperparameters, replicas: int) -> int:
-    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas; raises ValueError."""
+    """Return the global batch size: ``batch_size``, or ``per_replica_batch_size`` times the number of replicas.
+
+    Raises: ValueError: if both are set.
+    """
     if "per_replica_batch_size" not in hp:
         return hp.integer("batch_size", 32, standard=True)
     if "batch_size" in hp:
@@ -419,12 +446,15 @@ def batch_size_of(hp: Hyperparameters, replicas: int) -> int:
 
 
 def held_out_size(hp: Hyperparameters, batch_size: int) -> int:
-    """Examples that are evaluated at once: ``validation_batch_size``; raises ValueError."""
+    """Return ``validation_batch_size``; by default the training's batch size, but at least 256.
+
+    Raises: ValueError: if it is wrong.
+    """
     return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
 
 def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:
-    """The first batches of a chunk, and what is left of it."""
+    """Return the first ``count`` batches of a chunk, and the rest of it or None."""
     rows = count * batch_size
     if len(chunk.order) <= rows:
         return chunk, None
@@ -432,7 +462,7 @@ def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | No
 
 
 def first(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """The first batches of these chunks."""
+    """Yield the first ``count`` batches of these chunks."""
     while count:
         chunk, _ = parted(next(chunks), batch_size, count)
         count -= updates(len(chunk.order), batch_size)

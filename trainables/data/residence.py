@@ -1,14 +1,14 @@
-"""Where examples lie: written once per node and mapped by its workers, then placed on the devices of each.
+"""Placement of examples: shared between the workers of a node, and copied to or aliased by the devices of each.
 
-The first worker that comes runs the load and writes the arrays as .npy files into a folder of the node; all
-workers map these copy-on-write, so that the pages are one set of page cache and nobody changes them for others.
-The folder's owner removes it when the sweep is over; a map outlives its file's name. Where the device is the host,
-examples are placed without a copy.
+The first worker runs the load and writes the arrays as .npy files into a folder of the node. All workers map these
+files copy-on-write: they share one set of pages in the page cache, and no worker can change them for the others. The
+owner of the folder removes it when the sweep is over; maps stay valid after that. On CPU devices, examples are placed
+without a copy.
 
-Small integers lie on GPUs in words of eight bytes, with the bits that they had: TensorFlow has no kernel that gathers
-integers of one or two bytes, or unsigned ones, on a GPU, and keeps every int32 argument of a compiled function in the
-host's memory. Each update would send its examples, or all of them, over the bus. Words of int64 are gathered where the
-arithmetic is, and taken apart there.
+On GPUs, small integers are packed, bit for bit, into words of eight bytes. TensorFlow has no GPU kernel that gathers
+integers of one or two bytes or unsigned ones, and it keeps every int32 argument of a compiled function in the host's
+memory, so that each update would transfer its examples, or even all of them, to the GPU. Words of int64 are gathered
+and unpacked on the GPU.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ from trainables.data.sources import Buckets, DataError, Rows
 from trainables.devices.replicas import Replicas
 
 Loaded: TypeAlias = tuple[Any, Any]
-"""Training data and validation data or None, as a trainable's ``data`` returns them."""
+"""Training data, and validation data or None, as a trainable's ``data`` returns them."""
 
 
 def shared(
     folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], left: Callable[[], object] = lambda: None
 ) -> tuple[Loaded, Reads]:
-    """``load()``, done once for all workers with the same folder whose trials agree on what it read, and its reads.
+    """Return the result of ``load()`` and the hyperparameters that it read, loading once for all workers of a folder.
 
-    The folder belongs to one run of one sweep, so that code and files stay the same; None: do not share.
-    Streams and an author's own memory maps pass through, and so does what comes with something ``left`` elsewhere
-    (attributes of the trainable), which other workers would miss: each worker loads for itself. Raises what ``load``
-    raises, and DataError where the folder's disk is too small.
+    Workers share a result if their trials have the same values for all that it read. The folder belongs to one run of
+    one sweep, so code and files stay the same; with None, nothing is shared. Each worker loads for itself if the data
+    contains streams or an author's own memory maps, or if the load has ``left`` something elsewhere (attributes of the
+    trainable), which other workers would lack.
+    Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
         return _settled(*_recorded(hp, load))
@@ -67,7 +68,7 @@ def shared(
 
 
 def written(arrays: Any) -> Any:
-    """The same arrays, `Rows` among them read into maps of a file that vanishes with the process."""
+    """Return the same arrays, with each `Rows` replaced by a map of a temporary file that is deleted at once."""
     if not any(isinstance(leaf, Rows) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
@@ -98,14 +99,17 @@ def _find(folder: Path, hp: Hyperparameters) -> Path | None:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    # The kernel lets go of the lock of a process that dies.
+    # The kernel releases the lock of a process that dies.
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def _shareable(data: Any) -> bool:
-    """Whether writing it down helps (what an author has mapped is shared already) and gives the same structure."""
+    """Return whether all parts are arrays in memory or `Rows`, in structures that are read back as they were.
+
+    Arrays that an author has mapped are excluded: they are shared already.
+    """
     if type(data) in (tuple, list, Buckets):
         return all(map(_shareable, data))
     if type(data) is dict:
@@ -115,9 +119,9 @@ def _shareable(data: Any) -> bool:
 
 
 def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
-    """Write all leaves, their structure and what was read aside, then give the folder its name."""
+    """Write all arrays, their structure and what was read to a temporary folder, then rename it to ``home``."""
     aside = home.with_name("part")
-    shutil.rmtree(aside, ignore_errors=True)  # of a worker that died while it wrote
+    shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
     aside.mkdir()
     try:
         leaves = [leaf for leaf in tf.nest.flatten(loaded) if leaf is not None]
@@ -134,18 +138,21 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
 
 
 def _about(home: Path) -> tuple[Any, Reads]:
-    """The structure, None for what is not shared, and what was read to load it."""
+    """Return the structure of shared data (None if it is not shared) and what was read to load it."""
     about = json.loads((home / "about.json").read_text())
     return about["structure"], from_json(about["reads"])
 
 
 def _write(leaf: Any, file: Path) -> None:
-    """One array as .npy, whose payload begins at a multiple of 64 bytes; rows in order, a block at a time."""
+    """Write one array as .npy, with its data at a multiple of 64 bytes; `Rows` block by block.
+
+    Raises: DataError: if the blocks of `Rows` have more or fewer rows than expected.
+    """
     if not isinstance(leaf, Rows):
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
-    with file.open("r+b") as handle:  # on a disk that fills up, writing to a map would kill the process
+    with file.open("r+b") as handle:  # reserve space first: writing to a map on a full disk kills the process
         os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
@@ -170,13 +177,16 @@ def _nbytes(leaf: Any) -> int:
 
 
 def _described(data: Any, numbers: Iterator[int]) -> Any:
-    """JSON of a nested structure, in the order in which it is flattened."""
+    """Return a JSON value for a nested structure, with its arrays numbered in the order of `tf.nest.flatten`.
+
+    Raises: DataError: if the keys of a dict are not strings.
+    """
     match data:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
             found = {name: _described(data[name], numbers) for name in sorted(data)}
-            return {"dict": {name: found[name] for name in data}}  # in the order that a model may go through it
+            return {"dict": {name: found[name] for name in data}}  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
@@ -207,13 +217,14 @@ def _mapped(part: Any, home: Path) -> Any:
 
 COPIED_ON_CPU = 64 * 2**20
 RESIDENT_ON_GPU = 2 * 2**30
-ALIGNMENT = 64  # TensorFlow's kernels abort on less
+ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 
 
 def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
-    """The arrays as tensors on every device of the strategy, packed where GPUs could not gather them otherwise.
+    """Return the arrays as tensors on every device of the strategy; integers are packed if GPUs could not gather them.
 
-    CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
+    CPU devices alias what `aliasable` allows. With ``given_away``, they also alias other aligned numeric arrays,
+    because nobody else holds or changes it.
     """
     on_host = _on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
@@ -223,12 +234,15 @@ def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
 
 
 def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """As `put`, of arrays given away: to each device of this process its own, of one shape on all."""
+    """Return each part on its own device of this process, as `put` does for arrays that are given away.
+
+    All parts must have the same shapes.
+    """
     return _spread([_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
 
 def _on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
-    like_gpus = replicas.several_here or replicas.on_gpu  # logical CPU devices stand in for several
+    like_gpus = replicas.several_here or replicas.on_gpu  # several logical CPU devices stand in for GPUs
 
     def host_tensor(leaf: Any) -> Any:
         if like_gpus and not isinstance(leaf, tf.Tensor) and packs(np.dtype(leaf.dtype)):
@@ -251,10 +265,11 @@ def _spread(parts: Sequence[Any], replicas: Replicas) -> Any:
 
 
 def fits(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
-    """Whether a whole data set may lie on each device at once.
+    """Return whether a whole data set may stay on each device.
 
-    On GPUs and TPUs up to ``resident_bytes`` (2 GiB unless told). On the CPU up to half of the machine's memory of
-    what is mapped and aliased, but only 64 MiB of what must be copied: every worker of the node would hold that copy.
+    GPUs and TPUs take up to ``resident_bytes`` (2 GiB by default). CPUs take up to half of the machine's memory of
+    arrays that can be aliased, but only 64 MiB (or ``resident_bytes``) of those that must be copied, because every
+    worker of the node would hold a copy.
     """
     copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
     aliased = sum(map(nbytes, leaves)) - copied
@@ -265,12 +280,12 @@ def fits(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = Non
 
 
 def aliasable(leaf: Any) -> bool:
-    """Whether a tensor may share this array's memory: mapped copy-on-write, aligned, of a numeric type."""
+    """Return whether a tensor may share an array's memory: mapped copy-on-write, aligned, of a numeric type."""
     return isinstance(leaf, np.memmap) and leaf.mode == "c" and _exportable(leaf)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An uninitialised array that `put` need not copy for a CPU device."""
+    """Return an uninitialised array that `put` can alias on a CPU device, unless it holds objects."""
     if dtype.hasobject:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -280,7 +295,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def nbytes(leaf: Any) -> int:
-    """Bytes of an array, or of what looks like one; of texts those of their characters."""
+    """Return the size of an array, or of something like an array, in bytes; of texts that of their characters."""
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
@@ -316,21 +331,24 @@ WORD = 8  # bytes
 
 
 class Packed(tf.experimental.ExtensionType):
-    """An array of integers, each row filled up to whole words; `gather` gives rows as they were.
+    """An array of integers whose rows are padded to whole words; `gather` returns rows in their original form.
 
-    A tensor to TensorFlow, so that it goes wherever one goes: to replicas, and into graphs as an argument.
+    To TensorFlow it is a tensor, so it can be copied to replicas and passed to graphs.
     """
 
-    words: tf.Tensor  # int64, (rows, words of a row)
-    none: tf.Tensor  # no row of it: how its rows look, also where that differs from bucket to bucket
+    words: tf.Tensor  # int64, of shape (rows, words per row)
+    none: tf.Tensor  # the array without rows: dtype and shape of a row, also if that differs between buckets
 
     @property
     def device(self) -> str:
-        """Where the words are."""
+        """Return the device of the words."""
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Some rows. Only integers of no sign are cut and shaped: kernels for int32 do that on the host."""
+        """Return some rows, unpacked.
+
+        They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
+        """
         dtype, words = self.none.dtype, tf.gather(self.words, rows)
         parts = tf.bitcast(words, _unsigned(dtype))
         row = tf.shape(self.none)[1:]
@@ -346,12 +364,15 @@ class Packed(tf.experimental.ExtensionType):
 
 
 def packs(dtype: np.dtype[Any]) -> bool:
-    """Whether a GPU can gather such numbers in words alone."""
+    """Return whether GPUs can gather numbers of this type only if they are packed into words."""
     return dtype.kind in "iu" and dtype != np.int64
 
 
 def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The words of an array and no row of it; a view where rows are whole words that lie one after the other."""
+    """Return the words of an array, and the array without rows.
+
+    The words are a view of the array if its rows fill whole words.
+    """
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     size = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
     count = -(-size // WORD)
@@ -363,7 +384,7 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Rows of an array on a device, packed or not."""
+    """Return rows of an array on a device, packed or not."""
     rows = tf.convert_to_tensor(rows)
     return leaf.rows(rows) if isinstance(leaf, Packed) else tf.gather(leaf, rows)
 

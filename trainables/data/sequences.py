@@ -1,4 +1,4 @@
-"""Sequences of different lengths, for an author's `data`: sorted into buckets and padded to the bucket's length."""
+"""Sequences of different lengths, for an author's `data`: sorted into buckets and padded to each bucket's length."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ def buckets(
     padding: float = 0,
     y_padding: float | None = None,
 ) -> Buckets:
-    """Sequences with their targets, padded at their ends to the shortest of ``lengths`` that holds them.
+    """Return sequences and their targets in buckets, padded at their ends to the shortest of ``lengths`` that fits.
 
     ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
-    shape (length, ...), or a dict of such rows and of arrays. ``y`` and ``sample_weight``: arrays, or one row for each
-    element of the sequence, padded with ``y_padding`` and 0. By default ``count`` lengths hold about as many examples
-    each, rounded up to multiples of 8. Raises DataError.
+    shape (length, ...), or a dict of such rows and of arrays. ``y`` and ``sample_weight``: arrays, or rows with one
+    entry per element of the sequence, padded with ``y_padding`` and 0. By default, ``count`` lengths are chosen that
+    hold about equally many examples, rounded up to multiples of 8.
+    Raises: DataError: if rows, targets and lengths do not fit together.
 
-    Let the model take any length, ``keras.Input((None,))``, and mask what was padded: ``Embedding(mask_zero=True)`` or
+    The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
     """
     inputs = {name: _rows(one) for name, one in x.items()} if isinstance(x, Mapping) else {"": _rows(x)}
@@ -84,9 +85,12 @@ def _bounds(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: i
 
 
 def _rows(given: Any) -> Any:
-    """A list of arrays where rows may differ in length, else an array of one row an example."""
+    """Return a list of arrays if rows may differ in length, else an array with one row per example.
+
+    Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
+    """
     if hasattr(given, "numpy"):
-        given = given.numpy()  # of a ragged tensor: an array of arrays
+        given = given.numpy()  # a ragged tensor becomes an array of arrays
     elif hasattr(given, "to_numpy"):
         given = given.to_numpy()
     if isinstance(given, np.ndarray) and not given.dtype.hasobject:

@@ -1,7 +1,7 @@
-"""What a process needs of each batch where several train together: the examples that its own replicas compute.
+"""The part of each batch that one of several training processes needs: the examples that its replicas compute.
 
-All processes visit the same examples in the same order. What is too large to lie whole on each of them is read by each
-for its own slices alone, and what the others compute stays a number in the order.
+All processes visit the same examples in the same order. Data that is too large to be placed whole in each process is
+read only for the process's own slices; the order still numbers the examples of the others.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
 def bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
-    """Where a part of so many examples begins and ends: they differ by one at most. Of numbers, or of tensors."""
+    """Return begin and end of one of several parts of ``size`` examples, whose sizes differ by at most one.
+
+    Arguments may be numbers or tensors.
+    """
     return size * part // parts, size * (part + 1) // parts
 
 
 def filled(start: int, stop: int, size: int) -> tuple[int, int]:
-    """The same, or a row that stands in where there is none."""
+    """Return the bounds of a part; an empty part gets one row that stands in for it."""
     first = min(start, size - 1)
     return first, max(stop, first + 1)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The slices of a global batch that one of several processes computes, as `replicas.slices.cut` cuts them."""
+    """The slices of a global batch that one of several processes computes, cut as in `replicas.slices.cut`."""
 
-    replicas: int  # of all processes
-    local: int  # of each
+    replicas: int  # in all processes
+    local: int  # in each process
     rank: int
     micro_batches: int = 1
 
     def whole(self) -> Share:
-        """The same of batches that are not cut into micro-batches."""
+        """Return the share of batches that are not cut into micro-batches."""
         return replace(self, micro_batches=1)
 
     def of_batch(self, size: int) -> Mask:
-        """Which examples of a batch it needs; at least one, for no slice is empty."""
+        """Return a mask of the examples of a batch that this process needs; at least one, as no slice is empty."""
         parts, found = self.replicas * self.micro_batches, np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
@@ -52,20 +55,23 @@ class Share:
         return found
 
     def of_batches(self, size: int, batch_size: int) -> Mask:
-        """Which of so many examples, in batches of which the last may be smaller."""
+        """Return a mask of the needed examples among ``size``, in batches of which the last may be smaller."""
         whole, rest = divmod(size, batch_size)
         parts = [np.tile(self.of_batch(batch_size), whole), *([self.of_batch(rest)] if rest else [])]
         return np.concatenate(parts)
 
     def most(self, size: int, batch_size: int) -> int:
-        """The most that any of the processes needs of them: tensors have one shape on all, so that graphs are alike."""
+        """Return the largest number of examples that any process needs.
+
+        Tensors have this length in all processes, so that all have the same graph.
+        """
         each = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
         return max(int(one.of_batches(size, batch_size).sum()) for one in each)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """The places of those that it needs, filled up to `most`, and for each of all where among these it lies.
+        """Return the positions of the needed examples, filled up to `most`, and the row among these of each example.
 
-        Nobody looks for what it does not need.
+        The row is 0 for an example that is not needed.
         """
         mine = np.flatnonzero(self.of_batches(size, batch_size)).astype(np.int32)
         lies = np.zeros(size, np.int32)
@@ -73,11 +79,11 @@ class Share:
         return np.concatenate([mine, np.full(self.most(size, batch_size) - len(mine), mine[-1], np.int32)]), lies
 
     def layout(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
-        """For each replica of this process the places of its own slices, and for each example where it lies there.
+        """Return the positions that each replica of this process needs, and each example's row on its replica.
 
-        Batches lie one after the other, at the same rows on all replicas of all processes: an example has one number,
-        whoever needs it. A slice that is shorter than the longest is filled up; where slices share an example, for a
-        batch has fewer of them than there are slices, all replicas have the whole batch.
+        Batches start at the same rows on all replicas of all processes, so an example has one row number everywhere. A
+        slice that is shorter than the longest one is filled up. If slices share examples, because a batch has fewer
+        examples than slices, all replicas have the whole batch.
         """
         blocks, lies = [list[Places]() for _ in range(self.local)], np.zeros(size, np.int32)
         whole, rest = divmod(size, batch_size)
@@ -97,10 +103,10 @@ class Share:
         return [np.concatenate(each) for each in blocks], lies
 
     def _slices(self, size: int) -> tuple[list[Places], int, Places]:
-        """Of a batch: the examples of each replica, the most that one has, and where in its slice each example is."""
+        """Return a batch's examples by replica, the size of the largest slice, and each example's row in its slice."""
         each = (replace(self, local=1, rank=rank).of_batch(size) for rank in range(self.replicas))
         slices = [np.flatnonzero(mask).astype(np.int32) for mask in each]
-        if sum(map(len, slices)) > size:  # some are needed twice
+        if sum(map(len, slices)) > size:  # some examples are in two slices
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
         within = np.zeros(size, np.int32)
@@ -109,7 +115,7 @@ class Share:
         return slices, max(map(len, slices)), within
 
     def wanted(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Inside of a `tf.data` pipeline: whether it needs the example at a place of a pass over so many."""
+        """Return a function for `tf.data` pipelines that tells if the example at a position of a pass is needed."""
         whole = size // batch_size * batch_size
         batch, rest = (tf.constant(self.of_batch(max(n, 1))) for n in (batch_size, size - whole))
 

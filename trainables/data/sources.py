@@ -1,6 +1,7 @@
-"""What a trainable's `data` may hand over: arrays, texts among them, rows that are read once, and streams of examples.
+"""Types of data that a trainable's `data` may return: arrays, also of texts, rows that are read once, and streams.
 
-What cannot be trained on is refused here, with what to do about it."""
+Data that cannot be trained on is refused here, with advice on what to do.
+"""
 
 from __future__ import annotations
 
@@ -15,51 +16,51 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 
 SHUFFLE_BUFFER = 10_000
-SHOWN = 100  # rows of an array that is refused, which are looked at to say why
-FETCHED = 128  # examples that are read at once by their places
+SHOWN = 100  # rows of a refused array that are inspected to find the reason
+FETCHED = 128  # examples that are read at once by their positions
 
 
 class DataError(Exception):
-    """What a trainable's ``data`` returned, or the files it names, cannot be trained on."""
+    """Raised if what a trainable's ``data`` returned, or a file that it names, cannot be trained on."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """An array that lies in files of another format; it is written down once, block by block, and then mapped."""
+    """An array in files of another format, which is written to disk once, block by block, and then mapped."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    blocks: Callable[[], Iterator[np.ndarray[Any, Any]]]  # in order, along the first axis
+    blocks: Callable[[], Iterator[np.ndarray[Any, Any]]]  # yields the array in order, along the first axis
 
     def __len__(self) -> int:
         return self.shape[0]
 
 
 class Buckets(NamedTuple):
-    """Examples of different shapes in parts of one shape each: no batch is of more than one part."""
+    """Examples of different shapes, in parts of one shape each; each batch is taken from one part."""
 
-    parts: tuple[Any, ...]  # (x,), (x, y) or (x, y, sample_weight) each
+    parts: tuple[Any, ...]  # each (x,), (x, y) or (x, y, sample_weight)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Examples that can only be read one after the other.
+    """Examples that can only be read sequentially.
 
-    ``ordered(seed, number)`` is one pass over single examples: shuffled as far as the source allows from
-    (seed, number), or as they lie where the seed is None. ``size`` None: not known without counting. ``maps``: what
-    each example then goes through, so that those that are only passed over need not. ``places`` is the same pass as
-    numbers, which ``fetched`` makes examples of, some at a time: where that is known, those that are passed over need
-    not even be read.
+    ``ordered(seed, number)`` is one pass over single examples, shuffled by (seed, number) as far as the source allows,
+    or in the original order if the seed is None. ``size`` is None if the examples must be counted. ``maps`` are applied
+    to each example after that, so skipped examples do not go through them.
+    ``places`` is optional: the same pass as record numbers, which ``fetched`` turns into examples, some at a time. With
+    it, skipped examples are not even read.
     """
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
-    buffered: Callable[[int], Stream] | None = None  # the same with a shuffle buffer of so many examples
+    buffered: Callable[[int], Stream] | None = None  # returns the same stream with a shuffle buffer of that size
     maps: tuple[Callable[..., Any], ...] = ()
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
     order: str = ""  # see `Examples.order`
-    endless: bool = False  # whether it is known to have no end
+    endless: bool = False  # True if it is known to have no end
 
     def read(
         self,
@@ -68,7 +69,10 @@ class Stream:
         skipped: int = 0,
         wanted: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> tf.data.Dataset:
-        """One pass without its first ``skipped`` examples, and of the others those whose places are ``wanted``."""
+        """Return one pass without its first ``skipped`` examples.
+
+        With ``wanted``, only examples for whose positions in the pass it returns True are in the result.
+        """
         by_place = self.places is not None and wanted is not None
         dataset = self.places(seed, number) if self.places and by_place else self.ordered(seed, number)
         dataset = dataset.skip(skipped) if skipped else dataset
@@ -82,7 +86,7 @@ class Stream:
         return dataset
 
     def map(self, function: Callable[..., Any]) -> Stream:
-        """The same examples, each changed by ``function(x, y, ...)``."""
+        """Return the same stream, with ``function(x, y, ...)`` applied to each example."""
         again = self.buffered
         buffered = None if again is None else lambda buffer: again(buffer).map(function)
         return replace(self, buffered=buffered, maps=(*self.maps, function))
@@ -90,14 +94,17 @@ class Stream:
 
 @dataclass(frozen=True)
 class Visits:
-    """In which order a trial visits its training examples, pass after pass."""
+    """The order in which a trial visits its training examples."""
 
-    shuffle: bool = True  # False: as they were given, in each pass
-    buffer: int | None = None  # of a stream's shuffle; None: its own
+    shuffle: bool = True  # False: in their original order, in each pass
+    buffer: int | None = None  # size of a stream's shuffle buffer; None: its own
 
     @classmethod
     def of(cls, hp: Hyperparameters) -> Visits:
-        """As ``shuffle`` and ``shuffle_buffer`` say; raises ValueError or TypeError."""
+        """Read the hyperparameters ``shuffle`` and ``shuffle_buffer``.
+
+        Raises: ValueError or TypeError: if they are wrong, or contradict each other.
+        """
         shuffle = hp.flag("shuffle", default=True)
         if "shuffle_buffer" not in hp:
             return cls(shuffle)
@@ -110,7 +117,10 @@ class Visits:
 
 
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
-    """A `tf.data.Dataset` of single examples, shuffled in a buffer of so many; raises DataError for batches."""
+    """Return a stream of a `tf.data.Dataset` of single examples, shuffled in a buffer of ``buffer`` examples.
+
+    Raises: DataError: if its elements are batches, or could be.
+    """
     size = int(dataset.cardinality())
     if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
         raise DataError(_unbatched(dataset))
@@ -126,13 +136,16 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
 
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
-    """Whether the first axis of all parts of an element has no known length, as that of batches."""
+    """Return whether the first axis of every part of an element has an unknown length, as in batches."""
     specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
     return bool(specs) and all(spec.shape.rank and spec.shape[0] is None for spec in specs)
 
 
 def _is_of_examples(dataset: tf.data.Dataset) -> bool:
-    """Whether nothing that its elements come from could have made batches: no `batch`, no Python, no inner dataset."""
+    """Return whether its elements must be single examples, as nothing in the pipeline could have made batches.
+
+    That is: no `batch`, no Python function, no inner dataset.
+    """
     kind = type(dataset).__name__.lower()
     if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
         return False
@@ -152,7 +165,7 @@ def _unbatched(dataset: tf.data.Dataset) -> str:
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:
-    """Whether a `batch` made its elements and nothing took them apart again."""
+    """Return whether a `batch` made its elements and no later step took them apart."""
     present = dataset
     while present is not None:
         kind = type(present).__name__.lower()
@@ -166,14 +179,14 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
     return False
 
 
-_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # what `Dataset.shuffle` takes then, and how many it knows
+_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # of `Dataset.shuffle`: default seed, number of seeds
 
 
 def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Shuffle as `Dataset.shuffle` does, by this seed alone.
+    """Shuffle as `Dataset.shuffle` does, with this seed alone.
 
-    That method mixes in TensorFlow's global seed, which anybody's code may have set in this process
-    (`keras.utils.set_random_seed`) and not in another: two ranks, or two workers, would train in other orders.
+    That method mixes in TensorFlow's global seed. Any code may have set it in this process
+    (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different orders.
     """
     specs = tf.nest.flatten(dataset.element_spec)
     plain = [isinstance(spec, tf.TensorSpec) for spec in specs]
@@ -190,19 +203,19 @@ def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Datase
 
 
 def mixed(seed: int, number: int) -> int:
-    """One number from both, for generators that take one."""
+    """Return one seed derived from both numbers."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
 def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The order of a pass, the same on every machine; as it is without a seed."""
+    """Return the order of a pass, the same on every machine; ascending if the seed is None."""
     if seed is None:
         return np.arange(size, dtype=np.int32)
     return np.random.Generator(np.random.Philox(mixed(seed, number))).permutation(size).astype(np.int32)
 
 
 def is_text(leaf: Any) -> bool:
-    """Whether an array holds texts, as NumPy's own types or as Python objects, of which the first decides."""
+    """Return whether an array holds texts, in NumPy's types or as Python objects, of which the first is tested."""
     if leaf.dtype.kind in "SUT":
         return True
     if not leaf.dtype.hasobject or not len(leaf):
@@ -212,14 +225,17 @@ def is_text(leaf: Any) -> bool:
 
 
 def is_one_hot(rows: Any) -> bool:
-    """Whether an array holds a 1 for the class of each example, and 0 for all others."""
+    """Return whether an array holds a 1 for the class of each example and 0 for all others."""
     if rows.ndim < 2 or rows.shape[-1] < 2:
         return False
     return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
 
 
 def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:
-    """The texts as bytes of UTF-8 in an array of objects, whatever type they came in; raises DataError for others."""
+    """Return an array of texts as an array of UTF-8 bytes objects.
+
+    Raises: DataError: if a value is not a text.
+    """
     array = np.asarray(leaf)
     found = np.empty(array.size, object)
     for i, one in enumerate(array.reshape(-1)):
@@ -230,7 +246,7 @@ def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:
 
 
 def as_tensor(array: Any) -> Any:
-    """An array of texts as a tensor, which knows its own type; others as they are."""
+    """Return an array of texts as a tensor, which has a dtype for texts; return other arrays unchanged."""
     if not is_text(array):
         return array
     with tf.device("/cpu:0"):
@@ -238,14 +254,14 @@ def as_tensor(array: Any) -> Any:
 
 
 def text_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """What tells an array from others of its shape: itself, or the lengths and characters of texts."""
+    """Return what a digest of an array must cover: the array itself, or the lengths and characters of texts."""
     if not array.dtype.hasobject:
         return [array]
     texts = list(array.reshape(-1))
     return [np.array(list(map(len, texts)), np.int64), np.frombuffer(b"".join(texts), np.uint8)]
 
 
-MOST = 2**31 - 1  # examples, which are numbered in 32 bits
+MOST = 2**31 - 1  # examples, because their numbers have 32 bits
 PADDING = (
     "where examples differ in length, pad them: trainables.data.sequences.buckets(rows, y), or in a dataset "
     "map(lambda x, y: (tf.pad(x, [[0, longest - tf.shape(x)[0]]]), y)), and mask with Embedding(mask_zero=True) or "
@@ -254,9 +270,10 @@ PADDING = (
 
 
 def parts_of(data: Any) -> tuple[Any, ...]:
-    """What `data` returned: training, validation and perhaps test data. Raises DataError for anything else.
+    """Return the parts of what `data` returned: training data, validation data or None, and test data if there is any.
 
-    The test data is not looked at; see `test_data`.
+    The first two are prepared by `as_examples`; the test data is returned as it is, see `test_data`.
+    Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
         return (*(_named(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
@@ -274,7 +291,10 @@ ORDER = (
 
 
 def test_data(part: Any) -> Any:
-    """The third part of what `data` returned. Raises DataError for what is no data set."""
+    """Check and return the third part of what `data` returned.
+
+    Raises: DataError: if it is not a data set.
+    """
     return _named(part, "test")
 
 
@@ -286,7 +306,7 @@ def _named(part: Any, name: str) -> Any:
 
 
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
-    """Whether two bare arrays are no examples of one kind."""
+    """Return whether two bare arrays have different shapes or types, so that they are probably inputs and targets."""
     if not all(map(_is_array, (train, validation))):
         return False
     kinds = [(tuple(part.shape[1:]), getattr(part, "dtype", None)) for part in (train, validation)]
@@ -298,9 +318,10 @@ def _is_array(part: Any) -> bool:
 
 
 def as_examples(data: Any) -> Any:
-    """A data set of arrays as (x,), (x, y) or (x, y, sample_weight); without targets also x alone, or (x, None).
+    """Return a data set of arrays as (x,), (x, y) or (x, y, sample_weight); any other data set as it is.
 
-    Any other data set as it is. Raises DataError for weights without targets.
+    Data without targets may be x alone or (x, None).
+    Raises: DataError: if there are weights without targets, or a tuple has another length.
     """
     if _is_array(data) or isinstance(data, dict):
         return (_as_fit_takes(data),)
@@ -316,19 +337,22 @@ def as_examples(data: Any) -> Any:
 
 
 def _as_fit_takes(part: Any) -> Any:
-    """Return inputs, targets or weights with all that pandas holds in them as `fit` takes it."""
+    """Return inputs, targets or weights, with all pandas objects converted as `fit` takes them."""
     return tf.nest.map_structure(with_numbers, part)
 
 
 def lack_targets(element: Any) -> bool:
-    """Whether the elements of a dataset are x alone, or (x, None)."""
+    """Return whether the elements of a dataset are x alone or (x, None)."""
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
     return len(element) == 2 and isinstance(element[1], tf.NoneTensorSpec)
 
 
 def arrays_of(arrays: Any) -> Any:
-    """(x,), (x, y) or (x, y, sample_weight) as arrays of one length; texts as bytes. Raises DataError."""
+    """Return (x,), (x, y) or (x, y, sample_weight) as arrays of one length, with texts as bytes.
+
+    Raises: DataError: if the lengths differ, or something is not an array of numbers (inputs may also be texts).
+    """
     x, *others = arrays
     arrays = (
         tf.nest.map_structure(partial(_as_array, may_be_text=True), x),
@@ -346,12 +370,15 @@ def arrays_of(arrays: Any) -> Any:
 
 
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
-    """NumPy's arrays and what slices like them as they are; tensors and data frames by their own conversion."""
+    """Return arrays, also Rows and whatever slices like an array, unchanged; convert tensors and data frames.
+
+    Raises: DataError: if it is not an array of numbers or, with ``may_be_text``, of texts.
+    """
     leaf = with_numbers(leaf)
     if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
         leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
-    if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
+    if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # `toarray`: a sparse matrix
         dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""
         raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
     if not leaf.shape:
@@ -376,16 +403,16 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 
 
 def with_numbers(leaf: Any) -> Any:
-    """Return what pandas holds as Keras's `fit` takes it, all else as it is.
+    """Return a pandas object as Keras's `fit` takes it; return everything else unchanged.
 
-    A Series becomes an array with one column. A data frame of numbers and booleans gets numbers alone, for pandas makes
-    Python objects of such columns together.
+    A Series becomes an array with one column. In a data frame of numbers and booleans, booleans become numbers, because
+    pandas would convert such mixed columns to Python objects.
     """
     if hasattr(leaf, "to_numpy") and type(leaf).__name__ == "Series" and len(leaf.shape) == 1:
         return np.expand_dims(leaf.to_numpy(), -1)
     if not (hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "astype")):
         return leaf
-    kinds = [getattr(kind, "numpy_dtype", kind) for kind in leaf.dtypes]  # nullable ones have one of NumPy's
+    kinds = [getattr(kind, "numpy_dtype", kind) for kind in leaf.dtypes]  # nullable types name a type of NumPy
     if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
         return leaf
     if not any(kind.kind == "b" for kind in kinds) or all(kind.kind == "b" for kind in kinds):
@@ -393,12 +420,12 @@ def with_numbers(leaf: Any) -> Any:
     common = np.result_type(*kinds)
     try:
         return leaf.astype(np.float32 if common.kind == "f" else common)
-    except ValueError:  # a value is missing in a nullable column
+    except ValueError:  # a nullable column has missing values
         return leaf
 
 
 def check_specs(element: Any) -> None:
-    """Raise DataError for a dataset whose elements are no examples."""
+    """Raise DataError if the elements of a dataset are not dense examples with numeric targets and weights."""
     if not isinstance(element, tuple) or not 1 <= len(element) <= 3:
         raise DataError(
             f"a dataset of {type(element).__name__} elements, expected x alone, (x, y) or (x, y, sample_weight)"
@@ -414,7 +441,7 @@ def check_specs(element: Any) -> None:
 
 
 def why_refused(data: Any) -> str:
-    """What is wrong with something that is no data set, in words."""
+    """Return a message that explains why an object is not a data set."""
     kind = type(data)
     home = kind.__module__.partition(".")[0]
     if home == "torch":

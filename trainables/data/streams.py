@@ -1,4 +1,4 @@
-"""Examples that are read one after the other, chunk by chunk, and whether they are the same ones each time."""
+"""Examples that are read sequentially, in chunks, with checks that every pass has the same ones."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ from trainables.numbers import draws
 
 
 def uncertainty(dataset: tf.data.Dataset) -> str:
-    """Why it may differ from pass to pass; nothing where it does not, as far as its parts tell.
+    """Return why a dataset may differ from pass to pass, or an empty string if no reason is visible in its parts.
 
-    Draws of a map follow the seed under which `data` has run, but in parallel whichever element comes first takes them.
+    Random draws in a `map` are fixed by the seed under which `data` ran. With parallel calls, however, the elements
+    compete for these draws, so that an element may get another draw in each pass.
     """
     loose = dataset.options().deterministic is False
     for part in _parts(dataset):
@@ -60,20 +61,24 @@ def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
-SOME = 1024  # examples that are counted between two looks at whether the trial is to end
+SOME = 1024  # examples counted between two checks of the stop file
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of a stream a trial reads."""
+    """The number of examples that a trial reads from a stream."""
 
-    examples: int | None = None  # at most, in all its epochs; None: passes, whose length must be known
+    examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
     of_an_epoch: int | None = None
     stop_file: Path | None = None  # see `Assignment.stop_file`
 
 
 def extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
-    """Return how much of a trial's stream it reads: by ``steps_per_epoch``, or of validation ``validation_steps``."""
+    """Return how much a trial reads of its training or validation stream.
+
+    The hyperparameter ``steps_per_epoch`` decides for training data, ``validation_steps`` for validation data. Without
+    them, the trial reads whole passes.
+    """
     if training and "steps_per_epoch" in hp:
         count = hp.integer("steps_per_epoch", standard=True) * batch_size_of(hp, replicas)
         return Extent(count * assignment.epochs, count, assignment.stop_file)
@@ -87,7 +92,7 @@ ALL = Extent()
 
 
 class StreamSplit(Examples):
-    """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
+    """Examples that are read sequentially, from a `tf.data.Dataset` or from record files."""
 
     def __init__(self, stream: Stream, replicas: Replicas, extent: Extent = ALL) -> None:
         if sources.lack_targets(stream.read(None, 0).element_spec):
@@ -95,17 +100,18 @@ class StreamSplit(Examples):
         self._stream, self._replicas = stream, replicas
         sources.check_specs(stream.read(None, 0).element_spec)
         self.order, self.differs = stream.order, uncertainty(stream.read(None, 0))
-        self._ordered = stream  # as `visit` has it
-        self._seen = 0  # examples that are known to be there, where the stream was not counted to its end
+        self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
+        self._seen = 0  # examples that are known to exist, if the stream was not counted to its end
         self.counted = stream.size is not None
         if stream.size is not None:
             self._take(stream.size)
         self.count(extent)
 
     def count(self, extent: Extent) -> None:
-        """Count the examples, but no more of them than a trial reads: a stream may be endless.
+        """Count the examples, at most as many as the extent needs, because a stream may be endless.
 
-        Raises DataError for none, and NotBegun where the trial is to end meanwhile.
+        Raises: DataError: if the stream is empty, or endless and the extent asks for whole passes. NotBegun: if the
+        trial's stop file appears during the count.
         """
         if self.counted:
             return
@@ -123,14 +129,17 @@ class StreamSplit(Examples):
             self._take(MOST, extent.of_an_epoch)
 
     def _take(self, size: int, at_once: int | None = None) -> None:
-        """Be a stream of so many examples, of which at most ``at_once`` are read at once."""
+        """Set the number of examples of a pass, of which at most ``at_once`` are read into a chunk."""
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
         self._ahead = Ahead(partial(_read, self._ordered, size, self._replicas, at_once))
 
     def visit(self, visits: Visits) -> None:
-        """Go on in this order; raises DataError for a buffer where the stream has none that could be set."""
+        """Set the order of the following passes.
+
+        Raises: DataError: if a shuffle buffer is set, but the stream has a shuffle of its own.
+        """
         if visits.buffer != self.visits.buffer:
             stream = self._stream
             if visits.buffer is not None:
@@ -143,18 +152,18 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all examples, as far as their shapes are known."""
+        """Return the size of all examples in bytes, with 1,024 values for a part of unknown shape."""
         return self.size * _row_bytes(self._stream.read(None, 0))
 
     def blocks(self) -> Iterator[list[Any]]:
-        """All examples as they lie, some at a time, their arrays flat."""
+        """Yield all examples in unshuffled order, as lists of flat arrays of some rows each."""
         with tf.device("/cpu:0"):
             batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
             while (arrays := _next(batches)) is not None:
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
-        """The first examples, at most this many; texts as a tensor."""
+        """Return the first examples, at most ``count``; texts as a tensor."""
         found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(sources.as_tensor, found))
 
@@ -163,7 +172,7 @@ class StreamSplit(Examples):
 
 
 def _count(stream: Stream, extent: Extent) -> int:
-    """Return the number of examples, or that of the extent where there are no fewer."""
+    """Return the number of examples; counting stops as soon as it reaches that of the extent."""
     found = 0
     with tf.device("/cpu:0"):
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
@@ -200,7 +209,7 @@ def _read(stream: Stream, size: int, replicas: Replicas, at_once: int | None, wh
 def _read_share(
     stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
 ) -> Iterator[Chunk]:
-    """As `_read`, of what this process needs."""
+    """Yield the chunks of a pass as `_read` does, but only with the examples that this process needs."""
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
         wanted = share.wanted(size, batch_size)
@@ -222,10 +231,13 @@ def _read_share(
 
 
 def _of_read(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
-    """Examples at these places, of which those that are ``mine`` were read; ``whole``: it is all of them."""
+    """Return the examples at ``places`` of a chunk of which only those marked in ``mine`` were read.
+
+    With ``whole``, all of the arrays are returned. The last row is repeated until they are as long as on all processes.
+    """
     if not whole:
         return rows_of(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])
-    missing = len(places) - int(mine.sum())  # to be as long as on all processes
+    missing = len(places) - int(mine.sum())  # all processes must have tensors of one length
     if not missing:
         return arrays
     with tf.device("/cpu:0"):

@@ -1,4 +1,4 @@
-"""What a trial makes of the parts that `data` returned: cut into folds, joined, or their classes weighed."""
+"""Data of a trial, made from the parts that `data` returned: folds, joined parts, and class weights."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
 
 def cut_of(assignment: Assignment) -> str:
-    """How the examples are cut into those that train and those that validate."""
+    """Return how the data is divided into training and validation data: `PARTS` as returned, `FOLDS`, or `WHOLE`."""
     if assignment.training.get("all_data", False):
         return WHOLE
     return PARTS if assignment.fold is None else FOLDS
 
 
 def uncut(train: Any, validation: Any) -> Any:
-    """Training and validation data put together; raises DataError for what cannot be cut into folds."""
+    """Return training and validation data concatenated, to cut folds from.
+
+    Raises: DataError: if they are not arrays of the same structure.
+    """
     for data, name in ((train, "training"), (validation, "validation")):
         if data is not None and type(data) is not tuple:
             raise DataError(f"{name} data: {type(data).__name__}, expected arrays (x, y), which folds can be cut from")
@@ -42,10 +45,11 @@ def uncut(train: Any, validation: Any) -> Any:
 
 
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
-    """The rows to train and to validate with, in their order; the folds of one seed have no row in common.
+    """Return the rows to train with and to validate with, ascending; the folds of one seed are disjoint.
 
-    ``labels``: all targets; where they are one integer (or true and false) an example, each class is spread evenly.
-    Raises DataError for fewer rows than folds.
+    ``labels`` are all targets. If they are one integer or boolean per example, each class is spread evenly over the
+    folds.
+    Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:
         raise DataError(f"{size} examples, expected at least one for each of {folds} folds")
@@ -53,7 +57,8 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     order = draws.permutation(size)
     if hasattr(labels, "dtype") and labels.dtype.kind in "iub" and int(np.prod(labels.shape)) == size:
         _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
-        places = draws.permutation(classes.max() + 1)  # of the classes: which of them a fold has one more of
+        # a random order decides which folds get an extra example of a class
+        places = draws.permutation(classes.max() + 1)
         order = order[np.argsort(places[classes][order], kind="stable")]
     number = np.empty(size, np.int64)
     number[order] = np.arange(size) % folds
@@ -66,7 +71,10 @@ def _concatenated(one: Any, other: Any) -> Any:
 
 
 def joined(train: Any, validation: Any) -> Any:
-    """All examples of what `data` returned; raises DataError where the two are not of one kind."""
+    """Return training and validation data as one data set.
+
+    Raises: DataError: if there is no validation data, or the two are not of one kind.
+    """
     if validation is None:
         raise DataError("all_data joins training and validation data, and data() returns no validation data")
     kinds = tuple(map(_kind_of_data, (train, validation)))
@@ -104,7 +112,7 @@ def _joined_arrays(first: Any, second: Any) -> Any:
 
 def _joined_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
-    # Both end at about the same time, where it is known how long they are.
+    # Mix so that both streams end at about the same time, if both lengths are known.
     share = 0.5 if one is None or other is None else max(one, 1) / (max(one, 1) + max(other, 1))
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
@@ -117,13 +125,14 @@ def _joined_streams(first: Stream, second: Stream) -> Stream:
 
 
 CHOICES = 1024
-"""Drawn at a time."""
+"""Number of choices that are drawn at a time."""
 
 
 def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
-    """Endless: 0 for the first of two streams, which has this ``share``, and 1 for the second; by (seed, number) alone.
+    """Return an endless dataset of 0 (the first of two streams, with probability ``share``) and 1 (the second).
 
-    A permutation of all examples would be as many numbers in memory, and nobody may know how many they are.
+    It depends only on (seed, number). A permutation of all examples would need memory for each, and their number may be
+    unknown.
     """
     key = tf.constant(mixed(seed, number), tf.int64)
 
@@ -135,9 +144,10 @@ def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
 
 
 def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
-    """The weights that ``class_weights`` asks for: none, or balanced (the mean class weighs 1).
+    """Return the weights of ``class_weights``: None, or balanced ones, with 1 for a class of mean size.
 
-    ``labels``: all training labels, None where they are a stream. Raises ValueError or DataError.
+    ``labels`` are all training labels, or None for a stream.
+    Raises: ValueError or DataError: if the parameter is wrong, or the targets are no labels.
     """
     kind = hp.text("class_weights", "none", standard=True)
     if kind == "none":
@@ -151,7 +161,7 @@ def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
 
 
 def labels_of(data: Any) -> Any:
-    """All labels of a data set, those of one-hot targets as whole numbers; None where they are a stream."""
+    """Return all labels of a data set, with one-hot targets as integers; None for a stream."""
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
         return np.concatenate(labels) if labels and all(np.ndim(part) == 1 for part in labels) else None
@@ -160,15 +170,15 @@ def labels_of(data: Any) -> Any:
 
 
 FIRST = 128
-"""Examples of a stream that say whether its targets are one-hot; each later one is checked as it is read."""
+"""Examples of a stream that decide whether its targets are one-hot; every later one is checked as it is read."""
 NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 
 
 def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
-    """The data with sample weights by label, times those that it has; a label without weight counts 1.
+    """Return the data with sample weights by label, multiplied by those that it has; labels without a weight count 1.
 
-    Raises DataError for targets that are neither whole numbers nor one-hot, as those with several classes at once; of a
-    stream also while it is read.
+    Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. In a stream, an
+    error is also raised while it is read.
     """
     if not weights:
         return data
@@ -189,7 +199,7 @@ def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
 
 
 def _by_label(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
-    """The weight of each label of an example of a stream, in its pipeline."""
+    """Return the weight of each label of an example, inside a stream's pipeline."""
     fine, found = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
     if hot:
         zeros, ones = (tf.reduce_sum(tf.cast(y == tf.cast(n, y.dtype), tf.int32), -1) for n in (0, 1))
@@ -204,7 +214,10 @@ def _by_label(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor
 
 
 def _some_targets(data: Any) -> list[Any]:
-    """Targets with an axis of examples: all of arrays, the first ones of a stream. Raises DataError where are none."""
+    """Return targets with an axis of examples: all of arrays, those of the first examples of a stream.
+
+    Raises: DataError: if there are no targets.
+    """
     if isinstance(data, Buckets):
         return [targets for part in data.parts for targets in _some_targets(part)]
     if isinstance(data, tuple):
@@ -221,7 +234,7 @@ def _some_targets(data: Any) -> list[Any]:
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
-    """Whether all of these hold a 1 for the class and 0 elsewhere; False: they are whole numbers; None: no labels."""
+    """Return True if all arrays are one-hot, False if they are integers, None if they are no labels."""
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
@@ -229,7 +242,10 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
 
 
 def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
-    """Whether they are labels; floats as `fit` takes them, one for each example. Not as there, none is rounded."""
+    """Return whether an array has labels: integers, or whole floats with one per example, as `fit` takes them.
+
+    `fit` rounds floats that are not whole; here they are no labels.
+    """
     return rows.dtype.kind in "iub" or (
         rows.dtype.kind == "f" and rows.shape[1:] in ((), (1,)) and bool((rows == np.round(rows)).all())
     )
@@ -241,7 +257,7 @@ def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
 
 
 def _as_labels(targets: Any) -> Any:
-    """Targets as whole numbers, as Keras's class weights take them; None for what is no label."""
+    """Return targets as integers, as Keras's class weights take them; None if they are no labels."""
     hot = _are_one_hot([targets])
     return None if hot is None else _whole(np.asarray(targets), hot=hot)
 
@@ -249,6 +265,7 @@ def _as_labels(targets: Any) -> Any:
 def _product(by_label: Any, given: Any) -> Any:
     if not given:
         return by_label
-    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(given[0]), 1):  # of arrays; a stream's have no rows
+    # arrays; a stream's examples have no rows
+    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(given[0]), 1):
         by_label = by_label[:, 0]
     return by_label * given[0]

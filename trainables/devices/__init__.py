@@ -1,1 +1,1 @@
-"""The devices that a trial was given: strategy, precision, what they report."""
+"""The devices of a trial: strategy, precision, and measurements."""

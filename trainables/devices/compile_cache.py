@@ -1,4 +1,4 @@
-"""What XLA and CUDA compile, kept on a node from one process to the next.
+"""Caches of what XLA and CUDA compile, kept on a node between processes.
 
 Both take their folder from the environment, which TensorFlow reads at its first operation.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from sweep.contract import Devices
 
 MOST_BYTES = 4 * 2**30
-"""Of XLA's programs: those not used for longest go first. CUDA takes no more than this for its own."""
+"""Limit of XLA's cache, from which the least recently used programs are removed, and of CUDA's own."""
 
 DIRECTORY = "--tf_xla_persistent_cache_directory"
 _KINDS = "--tf_xla_persistent_cache_device_types"
@@ -26,9 +26,9 @@ _BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
 def keep(
     training: Mapping[str, object], devices: Devices, environment: MutableMapping[str, str] | None = None
 ) -> Path | None:
-    """Have it kept for the trials of this process; the folder, None where nothing is. What a user has set stands.
+    """Set the environment variables of the caches for the trials of this process, unless the user has set them.
 
-    Call it before TensorFlow's first operation.
+    Call it before TensorFlow's first operation. Returns the folder, or None if nothing is cached.
     """
     environment = os.environ if environment is None else environment
     on_gpu, option = bool(devices.gpus) and not devices.simulated, training.get("jit_compile", "auto")
@@ -47,10 +47,10 @@ def keep(
 
 
 def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Remove files until there is room; any number of processes may, while others read and write there."""
+    """Remove the least recently used files until the rest fits; safe while other processes read, write and prune."""
     files = []
     for path in folder.glob("*.pb"):
-        with suppress(FileNotFoundError):  # another process has removed it
+        with suppress(FileNotFoundError):  # removed by another process
             about = path.stat()
             files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
     size = sum(file[1] for file in files)
@@ -62,9 +62,9 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
 
 
 def _folder(environment: Mapping[str, str]) -> Path | None:
-    """This user's and node's own, in the cache of the user or else in the system's temporary folder.
+    """Return the folder of this user and node, in the user's cache or else in the system's temporary folder.
 
-    Programs in it are run: None where another user could write there.
+    None if another user could write to it, because programs in it are run.
     """
     home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
     places = [Path(home, "sweep")] if home and Path(home).is_absolute() else []

@@ -1,4 +1,4 @@
-"""What an epoch cost its machine: memory and, where NVIDIA's library answers, work and energy of the GPUs."""
+"""Resources that an epoch used: memory and, if NVIDIA's library is available, utilization and energy of the GPUs."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ SAMPLE_S = 0.2
 
 
 class Reader(Protocol):
-    """Reads one GPU; each answer is None where the device or its driver has none."""
+    """Reads one GPU; each method returns None if the device or its driver does not support it."""
 
     def energy_j(self) -> float | None:
-        """What it has drawn since some moment in the past."""
+        """Return the energy used since some fixed time in the past."""
 
     def power_w(self) -> float | None:
-        """What it draws now."""
+        """Return the present power."""
 
     def busy(self) -> float | None:
-        """The share of the last moments, from 0 to 1, in which anything ran on it."""
+        """Return the fraction of the last moments, from 0 to 1, in which anything ran on the GPU."""
 
     def active(self) -> float | None:
-        """The share of its multiprocessors at work, from 0 to 1, on average since the last call."""
+        """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call."""
 
 
 class Meters:
-    """Reads GPUs at both ends of an epoch, and in a thread while it runs."""
+    """Reads GPUs at the beginning and end of an epoch, and in a thread in between."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Meters:
         clock: Callable[[], float] = time.perf_counter,
         every_s: float = SAMPLE_S,
     ) -> None:
-        """``share``: of a GPU that several trials have; its energy is theirs by their shares."""
+        """Set ``share``, the trial's fraction of a GPU, by which energy is divided between trials."""
         self._readers, self._share, self._clock, self._every_s = readers, share, clock, every_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -52,7 +52,7 @@ class Meters:
     def begin(self) -> None:
         """Start an epoch."""
         self._busy: list[float] = []
-        self._drawn_j = [0.0] * len(self._readers)  # by samples of the power, of those without a counter
+        self._drawn_j = [0.0] * len(self._readers)  # from samples of the power, for GPUs without an energy counter
         self._counted = [reader.energy_j() for reader in self._readers]
         self._at = self._began = self._clock()
         for reader in self._readers:
@@ -63,7 +63,7 @@ class Meters:
             self._thread.start()
 
     def end(self) -> dict[str, float]:
-        """Columns of the epoch, as far as they are known: of all GPUs the mean, or for energy the sum."""
+        """Return the columns of the epoch that are known: the mean over all GPUs, for energy and power the total."""
         if self._thread is None:
             return {}
         self._stop.set()
@@ -75,7 +75,7 @@ class Meters:
         return {name: value for name, value in found.items() if value is not None}
 
     def sample(self) -> None:
-        """Look at what is known of a moment alone."""
+        """Sample the values that have no counter."""
         now = self._clock()
         for place, reader in enumerate(self._readers):
             busy = reader.busy()
@@ -108,10 +108,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 class Gauges:
-    """Reads the gauges over one epoch after another."""
+    """Measures one epoch after another."""
 
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
-        """``devices`` that the trial was given."""
+        """Set ``devices``, those that the trial was given."""
         self._placement, gpus = placement, 0.0 if devices is None else devices.gpus
         self._meters = Meters(nvml.readers(), min(gpus, 1.0)) if placement.on_gpu else None
         self._given: dict[str, float] = {}
@@ -132,11 +132,10 @@ class Gauges:
             self._meters.begin()
 
     def end(self, trials: int = 1) -> dict[str, float]:
-        """Columns of the epoch: memory in bytes, use of a GPU as a share of 1, CPUs as cores at work.
+        """Return the columns of the epoch: memory in bytes, GPU utilization as a fraction, CPUs as busy cores.
 
-        Of several ``trials`` that were trained together each has its share of the energy and of the cores.
-
-        Raises OutOfMemory where GPUs are simulated and their share is not enough.
+        If several ``trials`` were trained together, energy and cores are divided between them.
+        Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit.
         """
         wall = time.perf_counter() - self._began
         measures = {
@@ -156,6 +155,6 @@ class Gauges:
 
 
 def host_peak() -> int:
-    """The most bytes of memory that this process has had."""
+    """Return the peak memory of this process in bytes."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024

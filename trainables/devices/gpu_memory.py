@@ -1,7 +1,8 @@
-"""The memory of a trial's GPU: how much there is, which part of it the trial may have, and how much it had at most.
+"""Memory of a trial's GPU: its total, the trial's limit, and the trial's peak.
 
-Logical CPU devices that stand in for GPUs have some as well, so that sharing can be rehearsed: what the process took
-since it was bound to them counts, and a trial that takes more than its share is out of memory as it would be there.
+Logical CPU devices that stand in for GPUs have a simulated memory, so that sharing can be tested without GPUs. It
+counts what the process has allocated since it was bound to them, and a trial above its limit is out of memory, as on a
+GPU.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from sweep.contract import Devices, OutOfMemory
 from trainables.devices import nvml
 
 SIMULATED_GB = "SWEEP_SIMULATED_GPU_GB"
-"""The environment variable that says how much a GPU has that a CPU device stands in for; 8 unless set."""
+"""Environment variable with the memory of each simulated GPU in GB; by default 8."""
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _began: list[float] = []  # bytes of this process when it was bound to simulated GPUs
 
 
 def whole(devices: Devices) -> float | None:
-    """Bytes of the first of the trial's GPUs, all of it; None where nobody tells."""
+    """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown."""
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9
     told = [total for reader in nvml.readers() if (total := reader.memory_bytes())]
@@ -31,13 +32,13 @@ def whole(devices: Devices) -> float | None:
 
 
 def limit(devices: Devices) -> float | None:
-    """Bytes of a GPU that the trial may have; None: it has all of it."""
+    """Return the bytes of a GPU that the trial may use; None if it has whole GPUs, or the total is unknown."""
     total = whole(devices) if 0 < devices.gpus < 1 else None
     return None if total is None else devices.memory_bytes(total)
 
 
 class Simulated:
-    """How much a process took of simulated GPUs, as far as the system tells."""
+    """The memory of simulated GPUs that this process uses, as far as the system reports it."""
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
@@ -45,14 +46,17 @@ class Simulated:
             _began.append(_host("VmRSS"))
 
     def begin(self) -> None:
-        """Forget the peak, where the system can."""
+        """Reset the peak, if the system supports it."""
         try:
             _CLEAR.write_text("5")
         except OSError:
             return
 
     def end(self) -> float:
-        """The peak since then; raises OutOfMemory where that is more than the trial may have."""
+        """Return the peak in bytes since then.
+
+        Raises: OutOfMemory: if it is above the trial's limit.
+        """
         peak, most = max(_host("VmHWM") - _began[0], 1.0), limit(self._devices)
         if most is not None and peak > most:
             raise OutOfMemory(
@@ -67,7 +71,7 @@ def _host(name: str) -> float:
 
 
 def _by_program() -> float | None:
-    """As nvidia-smi tells, which comes with the driver."""
+    """Return the memory that nvidia-smi reports, which comes with the driver; None if it fails."""
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -78,7 +82,10 @@ def _by_program() -> float | None:
 
 
 def told(listed: str, addresses: list[str]) -> float | None:
-    """The least memory of the GPUs at these addresses of the bus, of which nvidia-smi has longer ones."""
+    """Return the smallest memory in bytes of the GPUs with these bus addresses; None if none is listed.
+
+    nvidia-smi lists longer addresses, which end with these.
+    """
     found = []
     for line in listed.splitlines():
         address, _, mib = line.partition(",")

@@ -1,7 +1,7 @@
-"""What of a traced graph a GPU could not compute: known from the kernels of the installed wheel, on any machine.
+"""Operations of a traced graph that a GPU cannot compute, derived on any machine from the installed wheel's kernels.
 
-TensorFlow puts an operation without a GPU kernel on the CPU and copies to and fro, in silence. So it does where the
-kernel is there but takes its data from the host's memory, as most of those for int32 do, which are meant for shapes.
+TensorFlow silently places an operation without a GPU kernel on the CPU and copies its data back and forth. It does the
+same if the kernel takes its data from the host's memory, as most kernels for int32 do, which are meant for shapes.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tensorflow.python.framework import kernels
 from trainables.numbers.draws import HOST
 
 SMALL = 4096
-"""Elements of a shape, of the sizes of all weights, of a seed: they belong to the host, or go there unnoticed."""
+"""Largest number of elements of shapes, of the sizes of all weights, of seeds: on the host, they cost nothing."""
 FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
 
 
 def on_host(graph: Any) -> list[str]:
-    """What of a graph and of the functions in it takes data to the host, as "GatherV2 of uint8: no kernel".
+    """Return what in a graph and its functions moves data to the host, such as "GatherV2 of uint8: no kernel".
 
-    Data is what has more than `SMALL` elements, or so many as nobody knows before it runs.
+    Tensors are data if they have more than `SMALL` elements, or an unknown number.
     """
     return sorted(set(_found(graph, set())))
 
 
 def waits(graph: Any) -> list[str]:
-    """Where a graph and the functions in it take to the host what the device must have computed before.
+    """Return where a graph and its functions need on the host what the device must compute first.
 
-    As "LogicalAnd of finite: predicate of While", one for each kind. The host cannot go on with what comes after: it
-    waits for the device, and the device then for the host. Constants wait for nothing.
+    Each kind is listed once, such as "LogicalAnd of finite: predicate of While". There the host must wait for the
+    device, and then the device for the host. Constants do not need to be waited for.
     """
     return sorted(set(_waits(graph, set())))
 
@@ -45,7 +45,7 @@ def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
                 yield from _waits(graph._get_function(name).graph, seen)
         if op.type in ("While", "StatelessWhile"):
             for tensor in graph._get_function(op.node_def.attr["cond"].func.name).graph.outputs:
-                while tensor.op.type == "Identity":  # which TensorFlow takes out before it runs
+                while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
                 if not _lies_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
@@ -67,7 +67,7 @@ def _taken_on_host(op: Any, name: str, tensor: Any) -> bool:
 
 def _lies_on_host(tensor: Any) -> bool:
     op = tensor.op
-    if op.type in ("Placeholder", *FUNCTIONS):  # arguments, and what functions return
+    if op.type in ("Placeholder", *FUNCTIONS):  # arguments and results of functions
         return tensor.dtype in (tf.int32, tf.string)
     kernel = _kernel(op)
     if kernel is None:
@@ -81,7 +81,7 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
             if name not in seen:
                 seen.add(name)
                 function = graph._get_function(name)
-                if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA makes kernels of its own
+                if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA generates its own kernels
                     yield from _found(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
         if not any(map(_is_data, tensors)):
@@ -99,7 +99,7 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
 
 
 def _is_data(tensor: Any) -> bool:
-    if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":  # which axes
+    if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":  # only axes
         return False
     elements = tensor.shape.num_elements()
     return elements is None or elements > SMALL
@@ -119,7 +119,7 @@ def _all_named(op: Any) -> list[tuple[str, Any]]:
 
 
 def _named(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """The inputs and the outputs of an operation by the names of its arguments."""
+    """Return the inputs and the outputs of an operation, with the names of its arguments."""
 
     def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
@@ -133,7 +133,7 @@ def _named(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
 
 
 def _kernel(op: Any) -> Any:
-    """The kernel that a GPU would run; None without one, and where the host is to compute."""
+    """Return the kernel that a GPU would run; None if there is none, or if the operation is meant for the host."""
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
     return next((kernel for kernel in _kernels(op.type) if _takes(kernel, op)), None)
@@ -150,4 +150,4 @@ def _takes(kernel: Any, op: Any) -> bool:
 @functools.cache
 def _kernels(kind: str) -> list[Any]:
     found = [k for k in kernels.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")]
-    return sorted((k for k in found if not k.label), key=lambda k: k.device_type != "GPU")  # its own kernels first
+    return sorted((k for k in found if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first

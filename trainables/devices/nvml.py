@@ -1,4 +1,4 @@
-"""The trial's GPUs as NVIDIA's management library reads them; none where it is not installed or does not answer."""
+"""Readings of the trial's GPUs by NVIDIA's management library; none if it is not installed or does not respond."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import tensorflow as tf
 
 
 def readers() -> list[Gpu]:
-    """A reader of each GPU that TensorFlow uses."""
+    """Return a reader for each GPU that TensorFlow uses."""
     library = _library()
     if library is None:
         return []
-    # TensorFlow sees the trial's GPUs renumbered; their bus addresses say which they are.
+    # TensorFlow renumbers the trial's GPUs; their bus addresses identify them.
     details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
     try:
@@ -24,7 +24,7 @@ def readers() -> list[Gpu]:
 
 
 def known() -> dict[str, bool] | None:
-    """By gauge whether all GPUs answer, for `doctor`; None where the library is not installed."""
+    """Return for each gauge whether all GPUs support it, for `doctor`; None if the library is not installed."""
     if _import() is None:
         return None
     found = readers()
@@ -38,12 +38,12 @@ def known() -> dict[str, bool] | None:
 
 
 class Gpu:
-    """Reads one GPU, as `gauges.Reader` says."""
+    """A reader of one GPU that implements `gauges.Reader`."""
 
     def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle
         supported = self._asked(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
-        self.counts_activity = bool(supported)  # from Hopper on
+        self.counts_activity = bool(supported)  # supported from Hopper on
         self._last: Any = None
 
     def energy_j(self) -> float | None:
@@ -56,7 +56,7 @@ class Gpu:
         return self._number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
 
     def memory_bytes(self) -> float | None:
-        """All of its memory."""
+        """Return the total memory in bytes."""
         return self._number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
 
     def active(self) -> float | None:
@@ -87,7 +87,7 @@ class Gpu:
         return None if value is None else float(value) * unit
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """The answer; None where this device or driver has none."""
+        """Return the answer, or None if this device or driver does not support the question."""
         try:
             return ask()
         except self._library.NVMLError:

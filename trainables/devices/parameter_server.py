@@ -1,6 +1,6 @@
-"""One trial's processes as TensorFlow's parameter servers know them: rank 0 coordinates, others train or keep weights.
+"""A trial's processes under TensorFlow's parameter servers: rank 0 coordinates, the others train or keep weights.
 
-Workers and servers run what the coordinator sends them, and know nothing of the trial.
+Workers and servers run what the coordinator sends, and know nothing of the trial.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from sweep.contract import Ranks
 from trainables.devices.replicas import Replicas
 
 PARAMETER_SERVER = "parameter_server"
-_serving: list[Any] = []  # a server ends with its object
-_met: list[Ranks] = []  # those that this process coordinates: a process meets others once
+_serving: list[Any] = []  # references, because a server ends when its object is deleted
+_met: list[Ranks] = []  # the ranks that this process coordinates; it can connect only once
 
 
 def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
-    """Connect to workers and servers, all of which must come; variables made in its scope lie on servers."""
-    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # of those that the ranks hold
-    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for a process that is starting
+    """Connect to all workers and servers, and return a strategy whose variables are on the servers."""
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the ranks already hold their ports
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_cluster(ranks), rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     _met.append(ranks)
@@ -32,12 +32,12 @@ def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
 
 
 def coordinator(replicas: Replicas) -> Any:
-    """What gives out work to the workers of replicas on servers; there is one for each."""
+    """Return the object that gives work to the workers; TensorFlow makes only one per strategy."""
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
 
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
-    """Be the worker or the server that this rank is, as long as the process lives."""
+    """Start this rank's worker or server, which runs as long as the process lives."""
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     threads = max(1, int(cpus))
@@ -55,24 +55,24 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
 
 
 def let_go() -> None:
-    """Let servers forget the weights of the last trial before they are given others; elsewhere nothing."""
+    """Free the last trial's weights on the servers before a new trial; without servers, do nothing."""
     if _met:
-        gc.collect()  # Keras's models are circles
+        gc.collect()  # Keras's models contain reference cycles
 
 
 def server_devices() -> tuple[str, ...]:
-    """The device of each server that this process coordinates."""
+    """Return the device of each server that this process coordinates."""
     return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for met in _met for i in range(met.servers))
 
 
 def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
-    """A variable on this device, where its value is computed as well; a strategy would put it where it likes."""
+    """Return a variable on this device, where its value is computed, too; a strategy would choose the device."""
     with tf.device(device):
         return ResourceVariable(make(), trainable=trainable, name=name)
 
 
 def count_workers() -> int:
-    """How many processes train for this one."""
+    """Return the number of processes that train for this one."""
     return sum(met.workers for met in _met)
 
 

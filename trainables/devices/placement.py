@@ -1,7 +1,8 @@
-"""TensorFlow's view of the machine: the devices a trial was given, and the strategy over them and other ranks'.
+"""TensorFlow's devices: those of a trial, and the strategy over them and the devices of other ranks.
 
-TensorFlow fixes devices and threads at its first operation, and joins other processes then or never. So a process
-serves one share of a machine, with the ranks that it began with; asking for another one here raises `NewProcessNeeded`.
+TensorFlow fixes devices and threads at its first operation, and must connect to other processes before it. So a process
+serves one share of a machine, with the ranks that it began with. If a trial needs other devices, `NewProcessNeeded` is
+raised.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
 from trainables.numbers import author_lines
 
-_UNKNOWN, _UNAVAILABLE = 2, 14  # codes of TensorFlow's errors
+_UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 
 
 def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
-    """Meet the other ranks and mirror over the devices of all; ``names`` are this process's own.
+    """Connect to the other ranks and mirror over all devices; ``names`` are those of this process.
 
-    Whoever calls it holds this rank's port until then.
+    The caller must hold this rank's port until this call.
     """
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
     _serve_heartbeats(ranks)
@@ -47,7 +48,7 @@ def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.
     )
     kinds = tf.distribute.experimental.CommunicationImplementation
     wanted = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
-    # No timeout: for each sum, TensorFlow would keep a thread asleep until it is up, thousands after a while.
+    # No timeout: with one, TensorFlow would keep a sleeping thread per sum until it expires, thousands after a while.
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
     )
@@ -55,10 +56,10 @@ def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.
 
 
 def leave_ranks(reason: str) -> None:
-    """End all sums of this process, and tell the other ranks why; from any thread."""
+    """Abort all sums of this process and tell the other ranks why; may be called from any thread."""
     here: Any = context.context()
     for tell, code in ((here.report_error_to_cluster, _UNKNOWN), (here.abort_collective_ops, _UNAVAILABLE)):
-        with suppress(Exception):  # nothing was joined yet, or nobody is there any more: there is nothing to end
+        with suppress(Exception):  # nothing to end: not connected yet, or the others are gone
             tell(code, reason[:300])
 
 
@@ -68,18 +69,19 @@ class _Extended(multi_worker.CollectiveAllReduceExtended):
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        """Theirs takes one CPU device of each process."""
+        """Return all devices of this process; TensorFlow's own method takes one CPU device per process."""
         kind = self._names[0].partition(":")[0].upper()
         return tuple(f"{worker_device}/device:{name.upper()}" for name in self._names), kind
 
 
 class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
     def __init__(self, names: tuple[str, ...], resolver: Any, options: Any) -> None:
-        tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))  # theirs has its own Extended
+        # Skip the __init__ of the base class, which would make its own Extended.
+        tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))
 
 
 def _serve_heartbeats(ranks: Ranks) -> None:
-    """Let ranks hear of it when one of them is gone; rank 0 keeps the list."""
+    """Make ranks notice when one of them is gone; rank 0 keeps the list."""
     context.context().configure_coordination_service(
         service_type="standalone",
         service_leader="/job:worker/replica:0/task:0",
@@ -91,19 +93,19 @@ def _serve_heartbeats(ranks: Ranks) -> None:
 
 
 TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
-"""One each of those that start TPUs, compile for them and compute on them."""
+"""One operation each that starts TPUs, compiles for them, and computes on them."""
 
 
 def devices_with(op: str) -> set[str]:
-    """The kinds of devices for which this TensorFlow has a kernel of an operation."""
+    """Return the kinds of devices for which this TensorFlow has a kernel of an operation."""
     return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
 
 
 def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_with) -> tuple[str, ...]:
-    """What keeps this installation from computing on TPUs, in words; nothing where it can.
+    """Return the reasons why this installation cannot use TPUs, in words; empty if it can.
 
-    TensorFlow's usual builds declare the operations for TPUs and have no kernel of any; without this check the strategy
-    would end in an IndexError.
+    TensorFlow's usual builds declare the operations for TPUs without any kernel, and the strategy would fail with an
+    IndexError.
     """
     without = [op for op in TPU_OPS if not devices_with(op)]
     found = [f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})"] if without else []
@@ -113,7 +115,7 @@ def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_wit
 
 
 def joined_tpu() -> tf.distribute.Strategy:
-    """Start this machine's TPUs and train on all of their cores; raises TensorFlow's errors where there are none."""
+    """Start this machine's TPUs and return a strategy over all cores; without TPUs, TensorFlow raises an error."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return tf.distribute.TPUStrategy(resolver)
@@ -124,11 +126,11 @@ CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_d
 
 
 class NewProcessNeeded(Exception):
-    """This process is bound to other devices; the trial must run in a fresh one."""
+    """Raised if this process is bound to other devices, so that the trial needs a fresh one."""
 
 
 class DeviceError(Exception):
-    """The devices that a trial was given cannot be used as the sweep file asks."""
+    """Raised if the trial's devices cannot be used as the sweep file asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +143,19 @@ class Placement:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the trial computes on a GPU."""
+        """Return whether the trial computes on a GPU."""
         return self.devices[0].startswith("gpu")
 
     @property
     def num_replicas(self) -> int:
-        """Copies of the model that train at once."""
+        """Return the number of copies of the model that train at once."""
         if self.name == PARAMETER_SERVER:
             return parameter_server.count_workers()
         return self.replicas.number
 
     @property
     def described(self) -> str:
-        """The devices, those of several workers apart."""
+        """Return the devices as text, with those of each parameter server's worker separated by semicolons."""
         if self.name != PARAMETER_SERVER:
             return ",".join(self.devices)
         (device,) = self.replicas.strategy.extended.worker_devices
@@ -166,30 +168,30 @@ _placements: dict[_Key, Placement] = {}
 
 
 class Joining:
-    """What makes a trainable one that several processes can train together: `sweep.contract.Ranked`."""
+    """Implementation of `sweep.contract.Ranked`, for trainables that several processes train together."""
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Meet the other ranks; returns when all have come."""
+        """Connect to the other ranks; returns when all have connected."""
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
             parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
         else:
             placed(devices, training)
 
     def leave(self, reason: str) -> None:
-        """Let go of what ranks wait for from one another, and tell the others why; from any thread."""
+        """Abort what ranks wait for from one another, and tell the others why; may be called from any thread."""
         leave_ranks(reason)
 
 
 def placed(devices: Devices, training: Mapping[str, Value]) -> Placement:
-    """The placement that a sweep file's ``training`` block asks for; raises as `place`."""
+    """Return the placement that a sweep file's ``training`` block asks for; see `place` for errors."""
     return place(devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto")))
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
-    """The one strategy object of this process for these devices.
+    """Return this process's only placement for these devices, created by the first call.
 
-    Raises DeviceError for a choice that the devices do not allow, NewProcessNeeded when TensorFlow is
-    already bound to other devices.
+    Raises: DeviceError: if the devices do not allow the choice. NewProcessNeeded: if TensorFlow is already bound to
+    other devices.
     """
     with _lock:
         if strategy == "tpu":
@@ -208,15 +210,18 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
             _placements[key] = Placement(Replicas(met), chosen, names)
         if key not in _placements:
             if _collective(key) and any(map(_collective, _placements)):
-                # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
-                # process fails with "joining a group that is already full" and breaks the first too.
+                # Every MirroredStrategy numbers its collectives from 1, so a second set of devices in one process fails
+                # with "joining a group that is already full", and breaks the first one, too.
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
             _placements[key] = Placement(Replicas(_build(chosen, names, cross_device)), chosen, names)
         return _placements[key]
 
 
 def _tpu(devices: Devices) -> Placement:
-    """All TPU cores of this machine."""
+    """Return a placement over all TPU cores of this machine.
+
+    Raises: DeviceError: if there are no usable TPUs.
+    """
     if lacking := missing_for_tpu():
         raise DeviceError(f"strategy is tpu, but {' and '.join(lacking)}")
     key: _Key = ("tpu",), "tpu", "auto", None
@@ -239,7 +244,10 @@ def _collective(key: _Key) -> bool:
 
 
 def _bind(devices: Devices) -> tuple[str, ...]:
-    """Make exactly these devices usable, before TensorFlow's first operation, and name them."""
+    """Make exactly these devices visible before TensorFlow's first operation, and return their names.
+
+    Raises: NewProcessNeeded: if TensorFlow has started with other devices. DeviceError: if there are too few.
+    """
     _limit_threads(devices.cpus)
     count = math.ceil(devices.gpus)
     if count and not devices.simulated:
@@ -250,7 +258,7 @@ def _bind(devices: Devices) -> tuple[str, ...]:
     cpu = tf.config.list_physical_devices("CPU")[0]
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
-    except RuntimeError:  # TensorFlow has started: what it has must do
+    except RuntimeError:  # TensorFlow has started; its devices must suffice
         found = len(tf.config.list_logical_devices("CPU"))
         if found < count:
             raise NewProcessNeeded(f"{found} logical CPU devices exist, {count} are needed{_started()}") from None
@@ -276,7 +284,10 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
 
 
 def _limit_mib(devices: Devices) -> int:
-    """The hard limit of a share of a GPU; raises DeviceError where there is none to be had."""
+    """Return the memory limit of a share of a GPU in MiB.
+
+    Raises: DeviceError: if the GPU's memory is unknown, or nothing remains of the share.
+    """
     most = gpu_memory.limit(devices)
     if most is None:
         raise DeviceError(
@@ -298,11 +309,11 @@ def _hide_gpus() -> None:
 
 
 _start: list[str] = []
-"""The line that made TensorFlow start, if that was not one of ours."""
+"""The author's line that started TensorFlow, if one did."""
 
 
 def _note_the_start() -> None:
-    """Remember who makes TensorFlow's first operation, after which its devices are what they are."""
+    """Record which line makes TensorFlow's first operation, after which its devices are fixed."""
     original = context.Context.ensure_initialized
 
     def noted(self: Any) -> None:
@@ -328,7 +339,7 @@ def _started() -> str:
 
 
 def _limit_threads(cpus: float) -> None:
-    """Give TensorFlow the trial's CPUs, not the machine's; a started TensorFlow keeps what it has."""
+    """Limit TensorFlow to the trial's CPUs; no effect if TensorFlow has started."""
     threads = max(1, int(cpus))
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -344,7 +355,7 @@ def _choose_ranked(met: Ranks) -> str:
 def _choose(strategy: str, names: tuple[str, ...]) -> str:
     if strategy == "auto":
         return "mirrored" if len(names) > 1 else "one_device"
-    if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: a checkpoint is looked at
+    if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: to inspect a checkpoint
         if len(names) > 1:
             raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
         return "one_device"
@@ -362,7 +373,7 @@ def _build(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distrib
 
 def _cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
     on_cpu = names[0].startswith("cpu")
-    odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy leaves out the last one, in silence
+    odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one
     implementation = tf.distribute.experimental.CommunicationImplementation
     match choice:
         case "auto" if on_cpu and odd:

@@ -1,7 +1,8 @@
-"""How a trial's numbers come about: the dtype policy that it trains with, and what two of one seed may differ in.
+"""Numerical settings of a trial: its dtype policy, and the reasons why two trials with one seed may differ.
 
-A GPU adds up in the order in which its threads come, rounds the factors of a matrix product in float32 to 10 bits
-(TF32, from compute capability 8.0 on), and uses the convolutions that cuDNN has found fastest on that day."""
+A GPU adds in the order in which its threads arrive, rounds the factors of a float32 matrix product to 10 bits (TF32,
+from compute capability 8.0 on), and uses the convolution algorithms that cuDNN measured as fastest.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 def resolve(choice: str, placement: Placement) -> str:
-    """The policy's name; ``auto`` goes by the weakest GPU, a CPU trains in float32, a TPU in bfloat16.
+    """Return the policy's name; ``auto`` depends on the weakest GPU. A CPU trains in float32, a TPU in bfloat16.
 
-    bfloat16 needs compute capability 8.0, float16 gains from 7.0 on (NVIDIA, CUDA C++ programming guide,
-    table of arithmetic throughput).
+    bfloat16 needs compute capability 8.0, float16 is faster from 7.0 on (NVIDIA, CUDA C++ programming guide, table of
+    arithmetic throughput).
+    Raises: ValueError: if the choice is unknown.
     """
     if choice not in PRECISIONS:
         raise ValueError(f"precision is {choice!r}, expected one of {', '.join(PRECISIONS)}")
@@ -38,10 +40,10 @@ def resolve(choice: str, placement: Placement) -> str:
 
 
 class LossScale:
-    """Dynamic loss scale for float16 gradients, one for all replicas.
+    """Dynamic loss scale for float16 gradients, common to all replicas.
 
-    Doubled after 2,000 good updates, halved and the update skipped after a bad one (Micikevicius et al.,
-    Mixed Precision Training, section 3.2). Create it under the strategy's scope.
+    It is doubled after 2,000 good updates, and halved after a bad one, which is skipped (Micikevicius et al., Mixed
+    Precision Training, section 3.2). Create it under the strategy's scope.
     """
 
     initial, growth_updates = 2.0**15, 2000
@@ -52,11 +54,11 @@ class LossScale:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """What a checkpoint must hold."""
+        """Return the variables that a checkpoint must hold."""
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Adjust after an update; ``finite``: whether its gradients, summed over replicas, were finite."""
+        """Adjust the scale after an update; ``finite``: whether its gradients, summed over replicas, were finite."""
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
         grow = tf.equal(good, self.growth_updates)
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
@@ -65,11 +67,11 @@ class LossScale:
 
 
 RELATIVE_OF_TF32 = 2e-3
-"""Of a value, which factors that were rounded to 10 bits move by less where it is computed in another order."""
+"""Relative tolerance for values that are computed in another order with factors rounded to 10 bits."""
 
 
 def rounds_factors(replicas: Replicas) -> bool:
-    """Whether replicas may compute products of float32 in TF32."""
+    """Return whether replicas may compute float32 products in TF32."""
     return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 
@@ -78,10 +80,10 @@ TF32_FROM = (8, 0)
 
 
 def choose_bits(placement: Placement, *, deterministic: bool) -> None:
-    """Compute the same bits each time on the same kind of device, or as TensorFlow does by default; for the process.
+    """Set whether this process computes the same bits each time on the same kind of device.
 
-    TensorFlow's arithmetic optimizer makes one sum of a + (b + c), and adds in an order that differs between processes.
-    On CPUs nothing is lost without it.
+    TensorFlow's arithmetic optimizer turns a + (b + c) into one sum, and adds in an order that differs between
+    processes. On CPUs it is always off, as this costs nothing there.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
     if deterministic == config.is_op_determinism_enabled():
@@ -94,7 +96,7 @@ def choose_bits(placement: Placement, *, deterministic: bool) -> None:
 
 
 def numerics(placement: Placement) -> dict[str, str]:
-    """How numbers come about in this process, for the columns of a trial; of a CPU only what was asked for."""
+    """Return how this process computes, for the columns of a trial; on a CPU only whether it is deterministic."""
     deterministic = config.is_op_determinism_enabled()
     found = {"deterministic": "yes"} if deterministic else {}
     if not placement.on_gpu:
@@ -104,7 +106,7 @@ def numerics(placement: Placement) -> dict[str, str]:
 
 
 def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
-    """The same of a GPU; ``timed``: cuDNN tries its convolutions out."""
+    """Return the columns of `numerics` for a GPU; ``timed``: cuDNN measures its convolution algorithms."""
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
     cudnn = "deterministic" if deterministic else "fastest when tried" if timed else "heuristic"
     differs = {} if deterministic else {"may_differ": MAY_DIFFER}
@@ -112,6 +114,6 @@ def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: 
 
 
 def _capability() -> tuple[int, int]:
-    """That of the weakest GPU."""
+    """Return the compute capability of the weakest GPU."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     return min(tuple(detail.get("compute_capability", (0, 0))) for detail in details)

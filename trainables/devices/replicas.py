@@ -1,4 +1,4 @@
-"""The replicas of a model: all that the training asks of `tf.distribute` once its devices are placed."""
+"""The replicas of a model: everything that the training uses of `tf.distribute` once the devices are chosen."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from trainables.numbers.draws import CannotCompile, is_compiling
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
 BUCKET = 32 * 2**20
-"""Bytes of gradients that are summed at a time, while others are still computed."""
+"""Bytes of gradients that are summed at once, while others are still computed."""
 
 Rows: TypeAlias = tuple[Any, Any, Any]
-"""The values, indices and shape of a gradient of rows."""
+"""The values, indices and shape of a sparse gradient."""
 
 
 class Replicas:
-    """The replicas under a strategy, seen from outside of them: what all of them do, and hold.
+    """The replicas under a strategy, as seen by code that runs outside them.
 
-    A function that `run` calls is on one of them: there, `here`, `sums`, `gathered` and `of_each_replica` apply.
+    A function called by `run` runs on one replica; there, use `here`, `sums`, `gathered` and `of_each_replica`.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
         self.strategy = strategy
         self.number = int(strategy.num_replicas_in_sync)  # in all processes together
         self.on_servers = isinstance(strategy, tf.distribute.ParameterServerStrategy)
-        self.devices: tuple[str, ...] = ("/cpu:0",)  # of this process; a parameter server's workers are sent batches
+        self.devices: tuple[str, ...] = ("/cpu:0",)  # of this process; servers' workers are sent batches
         if not self.on_servers:
             self.devices = tuple(strategy.extended.worker_devices)
 
     @property
     def on_gpu(self) -> bool:
-        """Whether they compute on GPUs."""
+        """Return whether the replicas compute on GPUs."""
         return "GPU" in self.devices[0].upper()
 
     @property
     def on_cpu(self) -> bool:
-        """Whether they compute on CPUs."""
+        """Return whether the replicas compute on CPUs."""
         return "CPU" in self.devices[0].upper()
 
     @property
     def several_here(self) -> bool:
-        """Whether this process has several of them, of which each may have rows of its own."""
+        """Return whether this process has several replicas, each of which may have its own rows."""
         return len(self.devices) > 1
 
     @property
     def span_processes(self) -> bool:
-        """Whether some are in other processes."""
+        """Return whether some replicas are in other processes."""
         return self.number > len(self.devices)
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Variables that are made inside the block belong to all replicas."""
+        """Return a context in which created variables belong to all replicas."""
         scope: AbstractContextManager[Any] = self.strategy.scope()
         return scope
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What each replica makes of its part of the arguments."""
+        """Call a function on each replica with its part of the arguments, and return the results per replica."""
         return self.strategy.run(function, args=arguments)
 
     def of_each(self, value: Any) -> tuple[Any, ...]:
-        """A value, or a variable, as each replica of this process has it."""
+        """Return a value or variable as a tuple, with one item per replica of this process."""
         return tuple(self.strategy.experimental_local_results(value))
 
     def first(self, values: Any) -> Any:
-        """Values, in any structure, of a replica where all have the same."""
+        """Return the first replica's values, in the same structure, for values that are equal on all replicas."""
         return tf.nest.map_structure(lambda value: self.of_each(value)[0], values)
 
     def sums(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """The sums of each replica's values over all of them, in one reduction."""
+        """Return the sums of values over all replicas, in one reduction."""
         found: dict[str, tf.Tensor] = self.first(dict(zip(values, self.run(sums, [*values.values()]), strict=True)))
         return found
 
@@ -81,32 +81,32 @@ class Replicas:
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
     def spread(self, value: Callable[[int], Any]) -> Any:
-        """A value for each replica: that of its place among this process's devices."""
+        """Return a value per replica, computed from the replica's index among this process's devices."""
         here = len(self.devices)
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: value(context.replica_id_in_sync_group % here)
         )
 
     def hold(self, variable: keras.Variable) -> bool:
-        """Whether a variable was made in their scope."""
+        """Return whether a variable was created in the scope of this strategy."""
         return bool(self.strategy.extended.variable_created_in_scope(variable.value))
 
 
 def in_scope_of_servers() -> bool:
-    """Whether variables that are made here lie on parameter servers."""
+    """Return whether variables that are created here are on parameter servers."""
     return isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
 
 def here() -> tuple[int, Any]:
-    """How many replicas there are, and which of them this is."""
+    """Return the number of replicas, and the index of the one that runs this code."""
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync, context.replica_id_in_sync_group
 
 
 def sums(values: Sequence[Any]) -> list[Any]:
-    """Sums of values over all replicas; called on each of them.
+    """Return the sums of values over all replicas; called on each of them.
 
-    Values of one type are summed together, a few big ones in a bucket: each reduction takes its time to begin.
+    Values of one type are summed together, in a few large buckets, because starting a reduction takes time.
     """
     context = _meeting(values)
     if context is None:
@@ -124,7 +124,7 @@ def sums(values: Sequence[Any]) -> list[Any]:
 
 
 def of_each_replica(values: tf.Tensor) -> tf.Tensor:
-    """The values of all replicas, one after the other along a first dimension, in one sum; called on each of them."""
+    """Return the values of all replicas, stacked along a new first axis, by one reduction; called on each replica."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
@@ -134,13 +134,16 @@ def of_each_replica(values: tf.Tensor) -> tf.Tensor:
 
 
 def gathered(values: Any) -> Any:
-    """Rows of all replicas one after the other, of each tensor of a structure; called on each of them."""
+    """Return the concatenated rows of all replicas, for each tensor of a structure; called on each replica."""
     context = _meeting(tf.nest.flatten(values))
     return values if context is None else tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
 
 
 def _meeting(values: Sequence[Any]) -> Any:
-    """Where these values meet those of other replicas; None where there are neither."""
+    """Return the context for exchanging values with other replicas; None without values or other replicas.
+
+    Raises: CannotCompile: inside code that XLA compiles.
+    """
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:
         return None

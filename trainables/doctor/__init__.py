@@ -1,1 +1,1 @@
-"""What TensorFlow makes of this machine."""
+"""Tests of how TensorFlow works on this machine."""

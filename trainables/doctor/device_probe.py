@@ -1,7 +1,7 @@
-"""What TensorFlow makes of this machine, as one JSON object on the last line of standard output.
+"""Tests of TensorFlow on this machine, with the result as one JSON object on the last line of standard output.
 
-`sweep doctor` runs this module in processes of their own, because a device that does not work may abort its
-process or hang it. On standard error, lines that begin with ``probe:`` say what was begun last.
+`sweep doctor` runs this module in separate processes, because a faulty device may abort its process or make it hang. On
+standard error, lines that begin with ``probe:`` name the step that was started last.
 
     python -m trainables.doctor.device_probe describe
     python -m trainables.doctor.device_probe device gpu:0
@@ -29,11 +29,11 @@ from trainables.devices.placement import missing_for_tpu
 from trainables.devices.replicas import Replicas, here, sums
 
 STEPS, EPOCHS = 8, 4
-MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # numbers of four bytes
+MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
 
 
 def describe() -> dict[str, Any]:
-    """Versions, what the build was made for, and the GPUs that TensorFlow can use."""
+    """Return versions, what the build was made for, and the GPUs that TensorFlow can use."""
     build = tf.sysconfig.get_build_info()
     gpus = []
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -52,7 +52,7 @@ def describe() -> dict[str, Any]:
 
 
 def try_device(name: str) -> dict[str, Any]:
-    """Let ``cpu:0`` or ``gpu:I`` compute alone: seconds by step, and the steps that came out wrong."""
+    """Test ``cpu:0`` or ``gpu:I`` alone; return the seconds of each step, and the steps with wrong results."""
     kind, _, index = name.partition(":")
     if kind == "gpu":
         gpu = tf.config.list_physical_devices("GPU")[int(index)]
@@ -63,7 +63,7 @@ def try_device(name: str) -> dict[str, Any]:
         square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
         rows = Packed(
             *map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8)))
-        )  # as data lie there
+        )  # packed, as data is on GPUs
         last = tf.constant([size - 1, 0], tf.int64)
         kernel, compiled = tf.ones((3, 3, 32, 32)), tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
         tried = {
@@ -80,7 +80,7 @@ def try_device(name: str) -> dict[str, Any]:
 
 
 def train(count: int, *, simulated: bool) -> dict[str, Any]:
-    """Sum over ``count`` devices, then train a wide net on them as a trial would."""
+    """Sum over ``count`` devices, then train a wide network on them as a trial would."""
     from trainables.devices.placement import place
 
     devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
@@ -93,7 +93,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 
 
 def share() -> dict[str, Any]:
-    """Take a quarter of the first GPU, as a trial would, and ask for more: its limit, and what came of that."""
+    """Take a quarter of the first GPU, as a trial would; return its limit, and whether exceeding it is refused."""
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
 
@@ -115,7 +115,7 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Sum over processes, this one at its rank's address: seconds of a small sum, bytes a second of a large one."""
+    """Sum over processes, at this rank's address; return seconds of a small sum and bytes per second of a large one."""
     from trainables.devices.placement import place
 
     _say("meeting the other ranks")
@@ -123,7 +123,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     replicas = place(Devices(gpus=gpus, ranks=ranks)).replicas
 
     def summed(size: int) -> float:
-        """Seconds of the median sum; raises ValueError for a wrong one."""
+        """Return the median seconds of a sum; raises ValueError if a sum is wrong."""
 
         def one() -> tf.Tensor:
             mine = tf.cast(here()[1], tf.float32) + tf.ones(size)
@@ -145,7 +145,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
 
 
 def _sums(replicas: Replicas) -> list[float]:
-    """1 + 2 + ... over the replicas, as each of them has it."""
+    """Return 1 + 2 + ... over the replicas, as each replica computes it."""
 
     def one() -> tf.Tensor:
         mine = tf.cast(here()[1], tf.float32) + 1
@@ -156,7 +156,7 @@ def _sums(replicas: Replicas) -> list[float]:
 
 
 def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
-    """Speed of each epoch, with the same batch on every device however many there are."""
+    """Return the speed of each epoch, with the same batch per device for any number of devices."""
     import keras
 
     from trainables.keras_trainable import KerasTrainable
@@ -192,7 +192,7 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
 
 
 def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tuple[float, bool]:
-    """Seconds of the fastest of three runs after a first one, and whether the result is right."""
+    """Return the seconds of the fastest of three runs after a first one, and whether the result is right."""
     _say(step)
     right = float(compute()) == expected
     taken = []
@@ -217,7 +217,10 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> dict[str, Any]:
-    """What was asked for on the command line; raises ValueError for anything unknown."""
+    """Run the test that the command line asks for, and return its result.
+
+    Raises: ValueError: if the arguments are unknown.
+    """
     match arguments:
         case ["describe"]:
             return describe()

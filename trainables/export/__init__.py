@@ -1,1 +1,1 @@
-"""A trained model by itself, in the formats of others, and the proof that it is the trial's."""
+"""Export of a trained model in other formats, and the check that it predicts the same as the trial's model."""

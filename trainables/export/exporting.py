@@ -1,4 +1,4 @@
-"""Exports a trial's model: written in each format, loaded again in a fresh process, and compared with the trial's."""
+"""Export of a trial's model: written in each format, loaded in a fresh process, and compared with the trial's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trainables.state.owned import raw_of
 
 
 def check(trial: Trial, formats: Sequence[str]) -> None:
-    """Raise NotExportable for what needs no look at the model's numbers."""
+    """Raise NotExportable for what can be known without the model's numbers."""
     model_files.check_formats(formats)
     if not own_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__
@@ -40,7 +40,10 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
 
 
 def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
-    """Write the trial's model by itself into ``folder`` and prove it; raises NotExportable."""
+    """Write the trial's model without the loop into ``folder``, and verify its predictions.
+
+    Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
+    """
     model, given = plain.model, sample(trial, plain)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
@@ -100,7 +103,7 @@ def _notes(trial: Trial, plain: Plain, files: Sequence[Written], given: Sample, 
 
 
 TOLERANCE = 1e-5
-"""Of predictions, times the largest of them where that is above 1: float32 keeps seven digits of a number."""
+"""Tolerance of predictions, multiplied by the largest one if that is above 1; float32 has seven digits."""
 MOST_EXAMPLES, MOST_BYTES, DRAWN = 10_000, 256 * 2**20, 64
 TIMEOUT_S = 1800
 
@@ -109,18 +112,18 @@ TIMEOUT_S = 1800
 class Sample:
     """Examples, and what the trial's model predicts for them."""
 
-    name: str  # "360 validation examples"
+    name: str  # such as "360 validation examples"
     inputs: Any
-    outputs: list[Any]  # flat
+    outputs: list[Any]  # as a flat list
     batch_size: int
-    steady: bool  # whether it predicts the same again: else it draws random numbers
+    steady: bool  # False if predicting again gives something else, because the model draws random numbers
 
 
 def sample(trial: Trial, plain: Plain) -> Sample:
-    """The loop's predictions for the first examples of the validation data, or of the training data without such.
+    """Return the loop's predictions for the first examples of the validation data, or else of the training data.
 
-    Files are given the plain model's raw inputs in the place of the trial's, example by example. A model that does not
-    read the data, such as the generator of a GAN, is compared on inputs that are drawn.
+    Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A model that does not
+    read the data, such as the generator of a GAN, is compared on random inputs.
     """
     held_out = trial.held_out
     split = trial.walk.data if held_out is None else held_out.split
@@ -140,7 +143,10 @@ def sample(trial: Trial, plain: Plain) -> Sample:
 
 
 def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """The validation's metrics once more, and the variables that evaluating changes; the state is left as it was."""
+    """Evaluate the validation data again; return the metrics, and the variables that this changes.
+
+    All state is restored afterwards.
+    """
     if trial.held_out is None:
         return {}, ()
     state = trial.program.state
@@ -162,9 +168,9 @@ def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
 
 
 def differences(files: Sequence[Written], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
-    """The largest difference of each file's predictions, made in a fresh process.
+    """Return the largest difference of each file's predictions, which are made in a fresh process.
 
-    Raises NotExportable where one does not load or predicts something else.
+    Raises: NotExportable: if a file does not load, or predicts something else.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -176,7 +182,7 @@ def differences(files: Sequence[Written], given: Sample, signature: Signature, *
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """No TensorFloat-32, whose products have 10 bits, so that devices can be compared."""
+    """Turn off TensorFloat-32 inside the block, whose products have 10 bits, so that devices can be compared."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -191,7 +197,7 @@ def _first(split: Examples) -> Any:
 
 
 def _drawn(example: Any) -> Any:
-    """Normal numbers in the shape of the example; zeros where it has no floats, for what these stand for is unknown."""
+    """Return normal numbers in the shape of the example; zeros for other types, whose valid values are unknown."""
     draws = np.random.default_rng(0)
     return keras.tree.map_structure(
         lambda leaf: (
@@ -204,20 +210,20 @@ def _drawn(example: Any) -> Any:
 
 
 def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
-    """What the loop's model gives when it evaluates, over all replicas."""
+    """Return the predictions of the loop's model in evaluation, over all replicas, as a flat list."""
     model, replicas = trial.program.model, trial.placement.replicas
 
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
         parts, replica = here()
         cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
         cut.draw(tf.constant(seeds.short(trial.assignment.seed)), number, EVALUATION)
-        cut.seeds = "keyed"  # others for each batch, without a change of the model's generators
+        cut.seeds = "keyed"  # other draws for each batch, without advancing the model's generators
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):
             outputs = keras.tree.flatten(model(rows, training=False))
         return [tf.cast(o, tf.float32) if o.dtype.is_floating else o for o in outputs], cut.count
 
-    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def predict(x: Any, number: Any) -> Any:
         return replicas.run(on_replica, x, number)
 
@@ -246,13 +252,13 @@ def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signa
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
-        "path": [str(Path(entry).resolve()) for entry in sys.path],  # its current folder is another one
+        "path": [str(Path(entry).resolve()) for entry in sys.path],  # the process has another working directory
     }
     (folder / "request.json").write_text(json.dumps(request))
 
 
 def _stored(leaf: Any) -> dict[str, Any]:
-    """The arrays that `fresh_process` makes a leaf of; texts, which a file of arrays would pickle, in their bytes."""
+    """Return the arrays from which `fresh_process` makes a leaf; texts as bytes, because they would be pickled."""
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
         return {"": array}
@@ -262,7 +268,7 @@ def _stored(leaf: Any) -> dict[str, Any]:
 
 
 def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
-    """Let the other process predict; what it said of itself."""
+    """Run the process that predicts; return the last line that it wrote to standard error, or its exit code."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -306,7 +312,7 @@ def _compared(folder: Path, written: Written, given: Sample, said: str) -> float
 
 
 def _distance(found: Any, expected: Any) -> float:
-    """The largest difference, divided by the largest number expected where that is above 1."""
+    """Return the largest difference, divided by the largest expected number if that is above 1."""
     a, b = found.astype(np.float64), expected.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return float("inf")

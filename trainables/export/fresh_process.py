@@ -1,7 +1,7 @@
-"""A program of its own: loads exported models as somebody would who has nothing of this project, and predicts.
+"""A separate program that loads exported models like a user without this project, and predicts.
 
-It is run by its path with a request in JSON, may import nothing of this project, and cannot: neither package is found
-in it, unless the author's own layers, whose modules the request names, are part of a model.
+It is run by its path with a request in JSON, and must not import anything of this project. It cannot: both packages are
+blocked, unless the author's own layers, whose modules the request names, are part of a model.
 """
 
 import importlib
@@ -14,7 +14,7 @@ BLOCKED = ("sweep", "trainables")
 
 
 class _Blocked:
-    """Finds none of this project's packages."""
+    """An import finder that raises ModuleNotFoundError for this project's packages."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
@@ -23,14 +23,14 @@ class _Blocked:
 
 
 def main(request_file: str) -> None:
-    """Write ``<format>.npz`` with the outputs of each format, flat, or ``<format>.txt`` with what went wrong."""
+    """Write each format's outputs, flat, to ``<format>.npz``, or its error to ``<format>.txt``."""
     request = json.loads(Path(request_file).read_text())
     folder = Path(request_file).parent
     sys.path[:] = request["path"]
     for one in request["models"]:
         try:
             _predict(one, request, folder)
-        except Exception as error:  # whatever the loading of a model raises is told
+        except Exception as error:  # a model may raise anything while it loads; all is reported
             lines = str(error).strip().splitlines() or [""]
             (folder / f"{one['format']}.txt").write_text(f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:]))
 
@@ -49,7 +49,7 @@ def _predict(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None
 
 
 def _leaf(file: Any, name: str) -> Any:
-    """A leaf of the inputs; texts are stored as their lengths and all their bytes."""
+    """Return a leaf of the inputs; texts are stored as lengths and all their bytes."""
     import numpy as np
 
     if f"{name}.texts" not in file:
@@ -106,7 +106,7 @@ def _onnx(one: dict[str, Any], request: dict[str, Any]) -> Any:
 
     onnxruntime.set_default_logger_severity(3)
     session = onnxruntime.InferenceSession(one["file"], providers=["CPUExecutionProvider"])
-    kept = [found.name for found in session.get_inputs()]  # one that the model does not look at is left out
+    kept = [found.name for found in session.get_inputs()]  # ONNX omits inputs that the model does not use
 
     def run(leaves: list[Any]) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)
@@ -122,7 +122,7 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def _packed(structure: Any, leaves: list[Any]) -> Any:
-    """The leaves in the structure that a model is called with."""
+    """Return the leaves in the structure that a model is called with."""
     match structure:
         case int(index):
             return leaves[index]
@@ -137,5 +137,5 @@ def _packed(structure: Any, leaves: list[Any]) -> Any:
 
 if __name__ == "__main__":
     if "--with-own" not in sys.argv:
-        sys.meta_path.insert(0, _Blocked)  # all that an import asks of it
+        sys.meta_path.insert(0, _Blocked)  # an import calls only its find_spec
     main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Writes a plain Keras model in the formats that others read, and says how each is loaded."""
+"""Writing of a plain Keras model in several formats, with the code that loads each."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Written:
     usage: str
     own: dict[str, dict[str, str]] = field(
         default_factory=dict
-    )  # the author's classes: registered name: name, by module
-    holds_code: bool = False  # Lambda layers: Python code in the file
-    hint: str = ""  # what to do if it does not load or predicts something else
+    )  # the author's classes by module: registered name to name
+    holds_code: bool = False  # True with Lambda layers, whose Python code is in the file
+    hint: str = ""  # what to do if it does not load, or predicts something else
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The inputs of a model: flat names and types, and the structure that it is called with."""
+    """The inputs of a model: flat names and types, and their structure."""
 
     names: list[str]
     dtypes: list[str]
-    structure: Any  # as `fresh_process` packs it
+    structure: Any  # as packed by `fresh_process`
     specs: list[Any]
 
 
 def signature(model: keras.Model, example: Any) -> Signature:
-    """What a model is called with; ``example``: inputs for it, a batch of one."""
+    """Return the signature of a model's inputs; ``example``: inputs for it, as a batch of one."""
     inputs = model.input if isinstance(model, Functional) else example
     leaves = keras.tree.flatten(inputs)
     names = _names(inputs, "") if len(leaves) > 1 else ["inputs"]
@@ -67,7 +67,7 @@ def signature(model: keras.Model, example: Any) -> Signature:
 
 
 def served(model: keras.Model, given: Signature) -> keras.Model:
-    """The model as it predicts; `export` of Keras 3.15 leaves on what trains by default, such as RandomFlip."""
+    """Return the model in inference mode, because `export` of Keras 3.15 keeps RandomFlip and the like active."""
     names = iter(given.names)
     (specs,) = given.specs
     inputs = keras.tree.map_structure(
@@ -77,10 +77,13 @@ def served(model: keras.Model, given: Signature) -> keras.Model:
 
 
 def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Written:
-    """One format. Raises NotExportable where Keras or a converter cannot."""
+    """Write one format.
+
+    Raises: NotExportable: if Keras or a converter fails.
+    """
     path = folder / FILES[kind]
     try:
-        with warnings.catch_warnings(action="ignore"):  # of Keras and converters about NumPy, not for their users
+        with warnings.catch_warnings(action="ignore"):  # about NumPy, not for users
             match kind:
                 case "keras":
                     return _write_keras(model, path, given)
@@ -91,12 +94,12 @@ def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Writ
                     return _write_onnx(model, path, given)
     except NotExportable:
         raise
-    except Exception as error:  # of Keras, of the author's get_config, of a converter
+    except Exception as error:  # from Keras, the author's get_config or a converter
         raise NotExportable(f"{path.name} cannot be written: {in_short(error)}{_hint(kind)}") from error
 
 
 def check_formats(formats: Any) -> None:
-    """Raise NotExportable for a format that is unknown, or that needs what is not installed."""
+    """Raise NotExportable if a format is unknown, or needs packages that are not installed."""
     for kind in formats:
         if kind not in FILES:
             raise NotExportable(f"the format {kind!r} is unknown, expected {', '.join(FILES)}")
@@ -109,7 +112,7 @@ def check_formats(formats: Any) -> None:
 
 
 def _write_keras(model: keras.Model, path: Path, given: Signature) -> Written:
-    model.compiled = False  # else Keras writes an optimizer that has trained nothing
+    model.compiled = False  # otherwise Keras writes an optimizer without any training
     model.save(path)
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
@@ -156,7 +159,7 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
 
 
 def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
-    """Module, name and registered name of all objects in a saved model's configuration."""
+    """Yield module, name and registered name of all objects in a saved model's configuration."""
     if isinstance(config, dict):
         name = config.get("class_name")
         if isinstance(name, str):
@@ -175,7 +178,7 @@ def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
 
 
 def _names(inputs: Any, path: str) -> list[str]:
-    """A name for each leaf, in the order of `keras.tree.flatten`."""
+    """Return a name for each leaf, in the order of `keras.tree.flatten`."""
     if isinstance(inputs, dict):
         pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
     elif isinstance(inputs, list | tuple):
@@ -195,13 +198,13 @@ def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
 
 
 def _predict(given: Signature) -> str:
-    """The line that predicts; Keras takes texts as tensors, and neither lists of them nor NumPy's."""
+    """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
     x = _packed(given.structure, given) if "string" in given.dtypes else "x"
     return f"predictions = model.predict({x})"
 
 
 def _packed(structure: Any, given: Signature) -> str:
-    """The code of a structure of inputs, each of which has the variable of its name."""
+    """Return the code of a structure of inputs, in which each input is a variable with its name."""
     if isinstance(structure, int):
         name = _variable(given.names[structure])
         return f"keras.ops.convert_to_tensor({name})" if given.dtypes[structure] == "string" else name
@@ -218,7 +221,7 @@ _LAMBDAS = (
 
 
 def _wanting(own: Mapping[str, Mapping[str, str]]) -> str:
-    """What classes of the author's need so that Keras can load them."""
+    """Return a hint on what the author's classes need so that Keras can load them."""
     names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
     which = f"{', '.join(names[:3])}: each" if names else "a layer"
     return (

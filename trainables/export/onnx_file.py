@@ -1,4 +1,4 @@
-"""Writes a model as ONNX, by way of its TensorFlow graph. The only module that knows the converter."""
+"""Conversion of a model's TensorFlow graph to ONNX; the only module that uses the converter."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trainables.state import constants
 
 
 def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
-    """Convert what a model predicts; raises whatever the converter does.
+    """Convert what a model predicts and write it; raises whatever the converter raises.
 
-    Two gaps of tf2onnx 1.17 are filled: it takes constants that layers hold as tensors, or are called with, for inputs,
-    and knows no complementary error function, which Keras's exact GELU is made of.
+    Two gaps of tf2onnx 1.17 are filled. It treats constants that layers hold as tensors, or are called with, as inputs.
+    It also lacks the complementary error function, which Keras's exact GELU uses.
     """
     import tf2onnx
     from keras.src.export.tf2onnx_lib import patch_tf2onnx
@@ -31,7 +31,10 @@ def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
 
 @contextmanager
 def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
-    """Let no layer hold an eager tensor, as those of adapted preprocessing layers do: a graph takes it for an input."""
+    """Replace eager tensors in layers by arrays inside the block, because a graph treats these tensors as inputs.
+
+    Adapted preprocessing layers have such tensors.
+    """
     held = constants.held(model)
     for owner, name, value in held:
         object.__setattr__(owner, name, keras.tree.map_structure(_in_numpy, value))
@@ -47,7 +50,7 @@ def _in_numpy(leaf: Any) -> Any:
 
 
 def _erfc(graph: Any, node: Any, name: str, given: Any) -> None:
-    """1 - erf(x), of what ONNX has."""
+    """Convert the complementary error function to 1 - erf(x), from operations of ONNX."""
     node.type = "Erf"
     node.domain = ""
     (result,) = node.output

@@ -1,4 +1,4 @@
-"""A trained model by itself: as its author's `model` makes it, with none of what the loop needs in it."""
+"""A trained model without the loop, as the author's `model` creates it."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ from trainables.state.owned import raw_of
 
 @dataclass(frozen=True)
 class Plain:
-    """A model that owes nothing to the loop."""
+    """A model that is independent of the loop."""
 
     model: keras.Model
-    unknown: tuple[str, ...]  # variables in it of which Keras does not know, so that its own format leaves them out
-    example: Any  # inputs for it, a batch of one
-    raw_inputs: Any = None  # of the examples that it is compared on, where the trial was given others
+    unknown: tuple[str, ...]  # its variables that Keras does not track, so that Keras's own format omits them
+    example: Any  # inputs for it, as a batch of one
+    raw_inputs: Any = None  # of the examples to compare on, if the trial had other inputs
     reads_data: bool = True  # whether its inputs are those of the data
 
 
 def rebuilt(author: Author, trial: Trial) -> Plain:
-    """The author's model, made once more outside of any strategy, with the weights that the trial is validated with.
+    """Build the author's model again outside any strategy, with the weights that the trial is validated with.
 
-    ``author`` must be as `data` has left it. Layers compute as they were trained (a mixed policy stays, for another one
-    gives other predictions); outputs are float32. Raises NotExportable where it cannot take the weights over.
+    ``author`` must have the attributes that `data` has left. Layers compute in the types that they were trained in,
+    because another mixed policy would give other predictions; outputs are float32.
+    Raises: NotExportable: if the new model cannot take over the weights.
     """
     record = Record(trial.assignment.seed)
     author.live = Settled(trial.hp)
-    # Whoever asks for a model goes on with random numbers and names of his own.
+    # Restores the caller's own random numbers and layer names afterwards.
     kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
     with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
@@ -66,19 +67,22 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
 
 @contextmanager
 def averaged(trial: Trial) -> Iterator[None]:
-    """The trial's model with its averaged weights inside the block, where it is validated with such."""
+    """Swap in the averaged weights of the trial's model inside the block, if it is validated with these."""
     average = getattr(trial.program, "average", None)
     with average.swapped() if average else nullcontext():
         yield
 
 
 def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
-    """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
+    """Assign all state of the trial's model to the new one: weights, seeds, and variables that Keras does not track.
+
+    Returns the names of the latter.
+    """
     trained = trial.program.model
     pairs = _of_model(trained.variables, model.variables)
     theirs = untracked(trial.program.parts.made, trained)
     mine = untracked(record.made, model)
-    pairs += _by_place(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
+    pairs += _by_place(theirs[: len(mine)], mine)  # the model's come first, before those of losses and optimizers
     for source, target in pairs:
         if raw_of(source) is not raw_of(target):
             target.assign(np.asarray(_first(source, trial)))
@@ -86,7 +90,7 @@ def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, .
 
 
 def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
-    """Pair the variables of two models by their places, and those of seed generators by their paths.
+    """Pair the variables of two models by position, and the states of seed generators by path.
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
@@ -113,11 +117,11 @@ def _first(variable: Any, trial: Trial) -> Any:
 
 
 def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model:
-    """The model, or a copy where its author keeps layers from one call to the next, which are the trial's own then."""
+    """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
     trained = {id(raw_of(variable)) for variable in trial.program.model.variables}
     if not any(id(raw_of(variable)) in trained for variable in model.variables):
         return model
-    record.made.clear()  # of the model that is left
+    record.made.clear()  # created for the discarded model
     try:
         return keras.models.clone_model(model)
     except Exception as error:  # a subclassed model, or a layer without a configuration
@@ -127,7 +131,7 @@ def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model
 
 
 def _as_keras_own(model: keras.Model) -> keras.Model:
-    """A functional model of a class of the author's that computes nothing else, as one of Keras's."""
+    """Return a functional model of an author's class as a plain one, unless the class overrides `call`."""
     kind = type(model)
     if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
         return keras.Model(model.input, model.output, name=model.name)
@@ -135,15 +139,15 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
 
 
 def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
-    """Return the example, or where that does not fit a batch of one of the inputs that the model takes.
+    """Return the example or, if it does not fit, a batch of one of inputs that the model accepts.
 
-    A functional model declares them; what others take is what the model's own steps call it with, if they do.
+    A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
     if not isinstance(model, Functional | keras.Sequential):
         return example if called_with is None or _alike(called_with, example) else called_with
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
-        given = [example[name] for name in sorted(declared)]  # Keras takes those that it knows
+        given = [example[name] for name in sorted(declared)]  # Keras ignores the others
     else:
         given = keras.tree.flatten(example)
     leaves = keras.tree.flatten(declared)
@@ -159,7 +163,7 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two examples have one structure, and arrays of the same shapes; Keras casts numbers to its own types."""
+    """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
     try:
         keras.tree.assert_same_structure(one, other)
     except ValueError:
@@ -169,13 +173,13 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _fits(declared: Any, leaf: Any) -> bool:
-    """Whether Keras takes the leaf for this input; it adds or drops a last axis of one by itself."""
+    """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
     sizes = [[size for size in shape[1:] if size != 1] for shape in (declared.shape, leaf.shape)]
     return len(sizes[0]) == len(sizes[1]) and all(a is None or a == b for a, b in zip(*sizes, strict=True))
 
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
-    """The model, or where that gives narrower floats one around it."""
+    """Return the model or, if its outputs are narrower floats, a model around it with float32 outputs."""
     given = keras_corrections.symbolic(example)
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in HALF for output in outputs):
@@ -188,9 +192,9 @@ def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
 
 
 def of_raw_inputs(author: Author, trial: Trial, plain: Plain, data: AuthorData) -> Plain:
-    """The author's frozen model in front of the one that was trained behind it.
+    """Return the trained model with the author's frozen model in front of it, if features were cached.
 
-    ``author`` must be as `data` has left it: `data` runs once more, for the inputs that are compared.
+    ``author`` must have the attributes that `data` has left. `data` runs once more for the inputs to compare on.
     """
     if not features.are_cached(author, trial.hp):
         return plain

@@ -1,1 +1,1 @@
-"""What a trial is trained with: optimizer, schedule, loss, augmentation, from the standard hyperparameters."""
+"""Optimizers, schedules, losses and augmentation of a trial, built from the standard hyperparameters."""

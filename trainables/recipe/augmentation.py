@@ -1,7 +1,7 @@
 """Image augmentation inside the graph, with draws per example and strengths that may be live numbers.
 
-Images are (examples, height, width, channels), floats of any scale or bytes; the type is kept, bytes are clipped
-to 0..255. A strength of 0 gives back the images exactly.
+Images are (examples, height, width, channels), as floats of any scale or as bytes. The type is kept, and bytes are
+clipped to 0..255. A strength of 0 returns exactly the same images.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from trainables.numbers.draws import Draws
 LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
 
 
-# ---- where the pixels are
+# ---- geometry
 
 
 def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Rotate, scale and shift each image a little.
+    """Rotate, scale and shift each image at random.
 
-    At strength 1: up to 30 degrees, 25 % of scale, 20 % of the side; borders repeat the edge.
+    At strength 1: up to 30 degrees, 25 % of the scale, 20 % of the side. Borders repeat the edge.
     """
     terms = affine_terms(images, draws, strength)
     zero = tf.zeros_like(terms[0])
@@ -36,7 +36,10 @@ def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tensor]:
-    """Where `affine` looks for each pixel: a, b, c and d, e, f of x' = ax + by + c and y' = dx + ey + f, per image."""
+    """Return the terms by which `affine` finds the input position (x', y') of each output pixel (x, y), per image.
+
+    They are a, b, c, d, e, f of x' = ax + by + c and y' = dx + ey + f.
+    """
     strength = tf.convert_to_tensor(strength, tf.float32)
     height, width = _sides(images)
     u = draws.uniform((4,), -1.0, 1.0) * strength
@@ -58,7 +61,7 @@ def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
 
 
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
-    """Shift each image by up to ``padding`` whole pixels, zeros moving in (pad and random crop)."""
+    """Shift each image by up to ``padding`` whole pixels; zeros fill the border (pad and random crop)."""
     shift = crop_shifts(draws, padding)
     one, zero = tf.ones_like(shift[:, 0]), tf.zeros_like(shift[:, 0])
     transforms = tf.stack([one, zero, shift[:, 0], zero, one, shift[:, 1], zero, zero], axis=1)
@@ -73,38 +76,38 @@ def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
 
 
 def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
-    """Whole pixels (right, down) by which `crop` looks beside each pixel, per image."""
+    """Return the whole pixels (right, down) by which `crop` shifts the position that it reads, per image."""
     padding = tf.convert_to_tensor(padding, tf.float32)
     return tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
 
 
-# ---- what the pixels are
+# ---- values of pixels
 
 
 def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add one number to each image: up to ``strength`` of the range from its darkest to its brightest value."""
+    """Add one number to each image, of up to ``strength`` times the value range."""
     u = _signed(draws, strength)
     return _like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
 
 
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Stretch or shrink each image's distance from its mean, by a factor of up to 1 +- ``strength``."""
+    """Scale each image's distance from its mean by a factor of up to 1 +- ``strength``."""
     pixels = tf.cast(images, tf.float32)
     mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
     return _like(images, pixels + (pixels - mean) * _signed(draws, strength))
 
 
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Stretch or shrink each colour's distance from grey, by a factor of up to 1 +- ``strength``; three channels."""
+    """Scale each colour's distance from grey by a factor of up to 1 +- ``strength``; three channels are needed."""
     pixels = tf.cast(images, tf.float32)
     grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
     return _like(images, pixels + (pixels - grey) * _signed(draws, strength))
 
 
 def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add normal noise to every value, its deviation drawn for each image up to ``strength`` of the range.
+    """Add normal noise to every value; its deviation is drawn per image, up to ``strength`` times the value range.
 
-    Draws as many numbers as the global batch has values, on every replica.
+    On every replica, it draws as many numbers as the global batch has values.
     """
     spread = _wide(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
     drawn = draws.normal(tuple(images.shape[1:])) * spread
@@ -112,7 +115,7 @@ def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1
 
 
 def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a square of ``strength`` times the shorter side, centred anywhere in the image.
+    """Fill a square, with a side of ``strength`` times the shorter side, centred anywhere in the image.
 
     DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, section 3.2.
     """
@@ -120,7 +123,7 @@ def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) ->
 
 
 def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """The corners (row, column) of what `cutout` fills, per image."""
+    """Return the upper left and lower right corners (row, column) of the square that `cutout` fills, per image."""
     height, width = _sides(images)
     half = tf.minimum(height, width) * tf.convert_to_tensor(strength, tf.float32) / 2
     centre = draws.uniform((2,)) * tf.stack([height, width])
@@ -128,9 +131,9 @@ def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, t
 
 
 def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a rectangle of 2 to 33 % of the area and sides of 0.3 to 3.3 to 1, in a share of the images.
+    """Fill a rectangle of 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3, in a ``share`` of the images.
 
-    Zhong et al., Random Erasing Data Augmentation, algorithm 1; a rectangle too long is cut at the border.
+    Zhong et al., Random Erasing Data Augmentation, algorithm 1. A side that would be too long is cut to the image's.
     """
     height, width = _sides(images)
     u = draws.uniform((5,))
@@ -147,8 +150,8 @@ def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> 
 
 
 def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """The pixels whose centres lie in [low, high) of (row, column), per image: (examples, height, width, 1)."""
-    sizes = tf.shape(images)  # counted as integers, which the host has
+    """Return a mask of the pixels whose centres lie in [low, high) of (row, column): (examples, height, width, 1)."""
+    sizes = tf.shape(images)  # sizes stay integers, which the host has
     rows, columns = (tf.cast(tf.range(sizes[axis]), tf.float32) + 0.5 for axis in (1, 2))
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
     across = (columns >= low[:, 1:]) & (columns < high[:, 1:])
@@ -160,7 +163,7 @@ def _signed(draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def _wide(values: tf.Tensor) -> tf.Tensor:
-    """One value per image, against all of its pixels."""
+    """Reshape one value per image to broadcast against its pixels."""
     return values[:, None, None, None]
 
 
@@ -170,7 +173,7 @@ def _sides(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _like(images: tf.Tensor, pixels: tf.Tensor) -> tf.Tensor:
-    """In the type of the images, whole numbers rounded and clipped."""
+    """Return pixels in the type of the images; integers are rounded and clipped."""
     if images.dtype.is_integer:
         pixels = tf.clip_by_value(tf.round(pixels), 0.0, 255.0)
     return tf.cast(pixels, images.dtype)

@@ -1,4 +1,4 @@
-"""What the author of a trainable writes and may override; each method is called with the trial's hyperparameters."""
+"""The base class of an author's trainable, whose methods are called with the trial's hyperparameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainables.recipe.phases import Phase
 
 
 def overrides(author: Author, name: str) -> bool:
-    """Whether the author has a method of his own."""
+    """Return whether an author's class overrides a method."""
     return getattr(type(author), name) is not getattr(Author, name)
 
 
@@ -29,28 +29,31 @@ class Author:
     """A Keras model and its data; whatever is not overridden follows the standard hyperparameters."""
 
     live: Live
-    """What gives ``hp.live(...)`` its numbers."""
+    """Provides the numbers of ``hp.live(...)``."""
     first_example: tuple[Any, ...]
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
-    """The targets of the first training examples, some megabytes of them; of a stream those of one, None without.
+    """The targets of the first training examples, some megabytes of them; of a stream those of one example.
 
-    A program whose making has read them is made for them alone.
+    None without targets. A program that has read them while it was built is used only for the same targets.
     """
 
     target_traits: losses.Targets | None
-    """What of the targets decides about the default loss; None for nested ones, and without targets."""
+    """The properties of the targets that determine the default loss; None for nested targets, and without targets."""
     validates: bool
-    """Whether `data` has returned validation data."""
+    """True if `data` has returned validation data."""
     memory: dict[str, Any]
-    """Plain values that `on_epoch_end` keeps from one epoch to the next, for checkpoints to hold; empty at first."""
+    """Plain values that `on_epoch_end` keeps between epochs, saved in checkpoints; empty at first."""
 
     def __init_subclass__(cls) -> None:
-        """Refuse a plain value in the place of a method. Raises TrainableError."""
+        """Refuse a plain value in place of a method.
+
+        Raises: TrainableError: naming the method's expected signature.
+        """
         super().__init_subclass__()
         for name, value in vars(cls).items():
             method = getattr(Author, name, None)
-            is_plain = not hasattr(type(value), "__get__")  # no function, nor anything else that becomes a method
+            is_plain = not hasattr(type(value), "__get__")  # neither function nor descriptor
             if is_plain and inspect.isfunction(method):
                 arguments = ", ".join(inspect.signature(method).parameters)
                 raise TrainableError(
@@ -59,126 +62,134 @@ class Author:
 
     @property
     def example(self) -> tuple[Any, ...]:
-        """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
+        """Return the first training example, as a batch of one.
+
+        A program that has read it while it was built is used only for the same example.
+        """
         return self.first_example
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any] | tuple[Any, Any, Any]:
-        """Training and validation data: (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples each.
+        """Return training and validation data: each (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples.
 
-        Loaded once per node and set of parameters that it reads. Validation may be None. A third part is test data,
-        which is evaluated once, for the finalists of `sweep confirm`, and seen by nothing that chooses.
+        Called once per node and values of the parameters that it reads. The validation data may be None. A third part
+        is test data, which is evaluated once, for the finalists of `sweep confirm`, and never used to choose between
+        trials.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """A new model; called inside the strategy's scope, under the trial's precision and seed.
+        """Return a new model; called inside the strategy's scope, under the trial's precision and seed.
 
-        Called again for the initial weights where its program is used again with another seed. A model that is
-        compiled here brings its optimizer, loss and metrics with it.
+        Called again for the initial weights if its program is used with another seed. If the model is compiled here,
+        its own optimizer, loss and metrics are used.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
 
     def features(self, hp: Hyperparameters) -> keras.Model | None:
-        """A frozen model in front of the one that is trained: `model` then takes its outputs as inputs.
+        """Return a frozen model in front of the trained one, whose outputs are the inputs of `model`; by default None.
 
-        It is applied to the arrays of `data` once per node and set of parameters that it reads, without dropout and the
-        like. Where `augment` is overridden, or ``cache_features`` is false, it is part of the graph instead.
+        It is applied, in inference mode, to the arrays of `data`: once per node and values of the parameters that it
+        reads. If `augment` is overridden or ``cache_features`` is false, it is part of the graph instead.
         """
         return None
 
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Anything that `Model.compile` takes; by default crossentropy for labels and squared error for numbers.
+        """Return any loss that `Model.compile` accepts; by default crossentropy for labels, squared error for numbers.
 
-        Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
+        Raises: losses.Undecided: by default, if targets and last activation fit no loss, or more than one.
         """
         smoothing = hp.live("label_smoothing", standard=True) if "label_smoothing" in hp else None
         return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
+        """Return metrics as `Model.compile` accepts; by default accuracy for labels, absolute error for numbers."""
         return losses.default_metrics(self.target_traits, model)
 
     def weighted_metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Metrics that take the sample weights, as the argument of `Model.compile`; by default none."""
+        """Return metrics that use the sample weights, as the argument of `Model.compile`; by default none."""
         return None
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
-        """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
+        """Return weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
         return {name: self.live.number(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
-        """Weights of the training examples by label; ``class_weights`` may be balanced."""
+        """Return weights of the training examples by label, or None; by default as ``class_weights`` says."""
         return trial_parts.balanced(hp, labels)
 
     def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
-        """A new optimizer; by default the one that ``optimizer`` and its kin name.
+        """Return a new optimizer; by default the one that ``optimizer`` and the related parameters describe.
 
-        One of your own keeps its learning rate or schedule, unless the trial has a ``learning_rate`` that this
-        method does not read: then the loop sets it.
+        An optimizer of your own keeps its learning rate or schedule, unless the trial has a ``learning_rate`` that this
+        method does not read. In that case, the loop sets the rate.
         """
         return optimizers.build(hp, self.live)
 
     def groups(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Group | Rated]:
-        """Weights with a rate, a decay or an optimizer of their own; by default as ``layer_decay`` and its kin say.
+        """Return weights with their own rate, decay or optimizer; by default as ``layer_decay`` and the like say.
 
-        All that is in no group is trained by `optimizer`. Clipping sees the gradients of all groups together.
+        Weights in no group are trained by `optimizer`. Gradients are clipped over all groups together.
         """
         return groups.by_layers(hp, self.live, model)
 
     def phases(self, hp: Hyperparameters) -> Sequence[Phase]:
-        """The parts that a trial has one after the other, each with hyperparameters of its own; by default as
-        ``frozen_epochs`` says: first with ``frozen_layers``, then without.
+        """Return the consecutive phases of a trial, each with its own hyperparameters.
+
+        By default as ``frozen_epochs`` says: first with ``frozen_layers``, then without.
         """
         return phases.standard(hp)
 
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
-        """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
+        """Return the learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
         return schedules.build(hp)
 
     def dropout(self, hp: Hyperparameters) -> Any:
-        """The rate ``dropout`` for `keras.layers.Dropout`, live; 0 where the trial has none."""
+        """Return the rate ``dropout`` for `keras.layers.Dropout`, as a live number; 0 if the trial has none."""
         return hp.live("dropout", standard=True) if "dropout" in hp else 0.0
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Change the inputs of a training batch, inside the graph; by default not at all.
+        """Return augmented inputs of a training batch, inside the graph; by default the inputs unchanged.
 
-        ``augment(self, x, y, hp, draws)`` returns (x, y); with ``sample_weight`` after ``y`` it returns that as well.
-        As in Keras's layers, what depends on a tensor is said with `tf.where` or `tf.cond`, not with Python's ``if``.
+        ``augment(self, x, y, hp, draws)`` returns (x, y); with ``sample_weight`` after ``y`` it returns all three. As
+        in Keras's layers, use `tf.where` or `tf.cond` for conditions on tensors, not Python's ``if``.
         """
         return x
 
     def preprocessing(self, hp: Hyperparameters) -> str:
-        """What must be done to raw inputs before this model predicts, in words; it goes along with an exported one."""
+        """Return how raw inputs must be preprocessed for this model, in words; it is stored with an exported model."""
         return ""
 
-    # ---- a training step of one's own
+    # ---- the author's own training step
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
-        """The losses of a slice of a batch by name, one number for each example or their mean, inside the graph.
+        """Return the losses of a slice of a batch by name, as one number per example or their mean, inside the graph.
 
-        The loop takes gradients over the whole batch and applies them as `updates` says; what it minimises nowhere is
-        reported. Other networks are made in `model` and kept on this object.
+        The loop takes gradients over the whole batch and applies them as `updates` says. Values that no update
+        minimises are only reported. Create other networks in `model`, and keep them on this object.
         """
-        raise NotImplementedError  # never called: without one, the loop trains by loss()
+        raise NotImplementedError  # never called: without an override, the loop uses loss()
 
     def test_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
-        """The values of a slice of the validation data, reported as ``val_...``; without it `loss` and `metrics`."""
-        raise NotImplementedError  # never called, as above
+        """Return values for a slice of the validation data, reported as ``val_...``; by default loss and metrics."""
+        raise NotImplementedError  # never called: without an override, the loop uses loss() and metrics()
 
     def updates(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Update | tuple[Update, ...]]:
-        """Which loss of `train_step` trains what, in order; those in a tuple at once. By default "loss" the model."""
+        """Return which loss of `train_step` trains which weights, in order; by default "loss" trains the model.
+
+        Updates in one tuple are applied together.
+        """
         return [Update("loss", model)]
 
     # ---- hooks
 
     def on_train_begin(self, model: keras.Model, hp: Hyperparameters) -> None:
-        """Before a trial's first update, in Python; not of one that goes on from a checkpoint."""
+        """Run before a trial's first update, in Python; not when a trial continues from a checkpoint."""
 
     def on_epoch_begin(self, epoch: int, model: keras.Model, hp: Hyperparameters) -> None:
-        """Before an epoch (from 1), in Python: what it sets on the model and its optimizer holds in this epoch."""
+        """Run before an epoch (from 1), in Python; changes to the model and its optimizer apply in this epoch."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters) -> None:
-        """Between epochs (from 1), in Python, after validation: what it adds to ``logs`` is reported.
+        """Run after an epoch (from 1) and its validation, in Python; values that are added to ``logs`` are reported.
 
         Hooks between epochs may assign variables, keep plain values in ``self.memory``, and call `stop` and
         `scale_rate`.
@@ -192,15 +203,16 @@ class Author:
         model: keras.Model,
         hp: Hyperparameters,
     ) -> Mapping[str, Any] | None:
-        """After each update (from 0), inside the graph; numbers that it returns by name are reported as means.
+        """Run after each update (from 0), inside the graph; the means of numbers returned by name are reported.
 
-        ``logs``: the losses of the batch; ``gradients``: those of the whole batch, clipped, with their weights.
+        ``logs`` has the losses of the batch; ``gradients`` those of the whole batch, clipped, with their weights.
         """
         return None
 
     def callbacks(self, hp: Hyperparameters) -> Sequence[keras.callbacks.Callback]:
-        """Keras's callbacks. Those that hear single batches need `training: {loop: fit}`.
+        """Return Keras's callbacks; those with methods for single batches need `training: {loop: fit}`.
 
-        What they change on themselves must be plain values, or a trial that is interrupted begins anew.
+        What they change on themselves must be plain values; otherwise an interrupted trial starts again from its
+        beginning.
         """
         return ()

@@ -1,4 +1,4 @@
-"""An author's `data`: run under the sweep's seed wherever it runs, loaded where it must be, held between trials."""
+"""Runs of an author's `data`: seeded alike in every process, loaded when needed, and kept between trials."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from trainables.recipe.author import Author
 from trainables.state import attributes, modules
 from trainables.state.pristine import Surroundings
 
-SHOWN = 8  # digits of a fingerprint in a message
+SHOWN = 8  # digits of a fingerprint shown in a message
 
 
 class Parts(NamedTuple):
-    """What `data` returns."""
+    """The parts that `data` returns."""
 
     train: Any
     validation: Any
@@ -43,71 +43,81 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The data of trials that agree on what was read to load them."""
+    """The data of trials that agree on all that was read to load it."""
 
-    placement: Placement  # where they lie
-    cut: str  # as `data` did, into folds, not at all
+    placement: Placement  # of the devices that hold it
+    cut: str  # see `trial_parts.cut_of`
     seed: int
     reads: Reads
     train: Examples
     validation: Examples | None
     fingerprint: str | None
-    settings: settings.Values  # of this process, that `data` has set
-    folder: Path | None  # to which `data` has gone
+    settings: settings.Values  # settings of the process that `data` has changed
+    folder: Path | None  # working directory that `data` has changed to
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
-        """Whether loading for this trial would give the same."""
+        """Return whether loading for this trial would give the same data."""
         return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.agree(self.reads)
 
 
 class AuthorData:
-    """The data of one trainable's trials. ``own``: the names of its attributes that are not the author's."""
+    """The data of one trainable's trials.
+
+    ``own`` has the names of the attributes that do not belong to the author.
+    """
 
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # for the present fold
+        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # of the present fold
         self._surroundings = Surroundings(own)
-        self._first: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
-        self.seen: Traces = {}  # what `data` has left on the author or in modules, for methods to see
+        self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
+        self.seen: Traces = {}  # what `data` has left on the author or in modules, where methods can see it
         self.key: tuple[Traces, object, object] = (
             {},
             None,
             None,
-        )  # with digests of an example and of targets
-        self.bare: Mapping[str, object] = {}  # the author's attributes as `data` has left them
+        )  # `seen`, and digests of an example and of targets: part of the keys of programs
+        self.bare: Mapping[str, object] = {}  # the author's attributes after `data`
 
     @property
     def loaded(self) -> object:
-        """The present data, to tell whether they are still those of the trial before."""
+        """Return the present data, to compare it with that of the previous trial."""
         return self._loaded
 
     @property
     def reads(self) -> Reads:
-        """What was read to load the present data."""
+        """Return what was read to load the present data."""
         return self._loaded.reads if self._loaded else {}
 
     @property
     def fingerprint(self) -> str | None:
-        """That of the present data; None where they have none that could be trusted."""
+        """Return the fingerprint of the present data; None if it has no reliable one."""
         return self._loaded.fingerprint if self._loaded else None
 
     @property
     def follows_from(self) -> str | None:
-        """What of the trial's parameters the present data follow from; None for streams, which may draw anew."""
+        """Return the parameters that the present data depends on, as JSON.
+
+        None for streams, which may draw anew in each trial, and before any data is loaded.
+        """
         held = self._loaded
         streams = held is None or any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
         return None if held is None or streams else to_json(held.reads)
 
     @property
     def left(self) -> frozenset[str]:
-        """The attributes that `data` has ever left on the author."""
+        """Return the attributes that `data` has ever set on the author."""
         return self._surroundings.attributes
 
     def splits(
         self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
     ) -> tuple[Examples, Examples | None]:
-        """The data of a trial, which are those of the last one unless it reads other parameters."""
+        """Return training and validation data of a trial.
+
+        The previous trial's data is used again, unless this trial has other values for what was read to load it.
+        Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
+        """
         cut, held = trial_parts.cut_of(assignment), self._loaded
         fold = assignment.fold if cut == trial_parts.FOLDS else None
         if cut == trial_parts.WHOLE:
@@ -117,7 +127,7 @@ class AuthorData:
             if held.folder is not None and held.folder.is_dir():
                 os.chdir(held.folder)
         else:
-            del held  # two data sets at once may not fit
+            del held  # two data sets may not fit into memory
             held = self._loaded = self._load(author, hp, placement, assignment)
             self._tell(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
         for data, extent in zip((held.train, held.validation), _extents(hp, placement, assignment), strict=True):
@@ -133,14 +143,14 @@ class AuthorData:
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
     def _tell(self, author: Author, train: Examples, *, validates: bool) -> None:
-        """Let the author's methods, and the keys of programs, know the data."""
+        """Set what the author's methods see of the data, and update the key of programs."""
         author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
         targets = author.some_targets
         author.target_traits = losses.Targets.of(targets)
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
     def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
-        """The data with the class weights of a fold's training examples: those that validate have no say in them."""
+        """Return the data weighted by the classes of a fold's training examples; those that validate do not count."""
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
@@ -151,9 +161,9 @@ class AuthorData:
         return ArraySplit(trial_parts.weighed(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
-        """The third part of what `data` returns, for which it runs again; None without such.
+        """Run `data` again and return its third part; None without one.
 
-        Raises `OtherData` where the first two parts are not those that the trial has.
+        Raises: OtherData: if the first two parts differ from those that the trial has.
         """
         watched = self._surroundings.watched(author)
         with attributes.as_left(author, self._own, self.bare), watched, hp.without_live():
@@ -167,7 +177,7 @@ class AuthorData:
         return parts.test
 
     def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
-        """The raw inputs of the split that exports are compared on, where a trial has features in their place."""
+        """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
         with self._surroundings.watched(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
         whole = trial_parts.cut_of(assignment) != trial_parts.PARTS
@@ -175,13 +185,14 @@ class AuthorData:
         return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.written(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
-        """Raise `OtherData` for a checkpoint of a trial on data with another fingerprint."""
+        """Raise OtherData if a checkpoint was made on data with another fingerprint."""
         self._check(self.fingerprint, expected, f"that {checkpoint} was trained on")
 
     def _check(self, found: str | None, expected: str | None, which: str) -> None:
-        """Raise `OtherData` where two fingerprints differ; None is that of data which have none.
+        """Raise OtherData if two fingerprints differ; None is the fingerprint of data without a reliable one.
 
-        A stream that draws (random maps, unseeded shuffles) is another one whenever it is read, and has none.
+        A stream that draws at random (random maps, unseeded shuffles) differs at each reading, so its fingerprints are
+        not compared.
         """
         held = self._loaded
         if None in (found, expected) or found == expected or held is None:
@@ -196,7 +207,7 @@ class AuthorData:
         )
 
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
-        """Run the author's `data`, or map what another worker of the node has got from it."""
+        """Run the author's `data`, or map what another worker of the node has loaded."""
         self._loaded = self._weighted = None
         cut, seed = trial_parts.cut_of(assignment), assignment.data_seed
         extents = _extents(hp, placement, assignment)
@@ -205,7 +216,7 @@ class AuthorData:
         attributes.put(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
-            parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
+            parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
         were, was_in, cached_before = settings.read(), Path.cwd(), modules.cached_results(author)
@@ -220,7 +231,7 @@ class AuthorData:
                 train, validation = _cut(author, hp, placement, Parts(*data), cut, extents)
         self.seen = self._surroundings.traces(author)
         is_kept = modules.cached_results(author) > cached_before
-        if self.seen or is_kept:  # else what `data` has read shows in the fingerprint of what it returns
+        if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None
@@ -231,9 +242,10 @@ class AuthorData:
 
 
 def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
-    """What the author's `data` returns under this seed, the same wherever it runs; leaves all generators as they were.
+    """Return what the author's `data` returns under this seed; random generators are restored afterwards.
 
-    Every call of `data` is this one. Raises DataError for what is not training and validation data.
+    All calls of `data` go through this function, so that it returns the same data in every process.
+    Raises: DataError: if it does not return training and validation data.
     """
     with seeded_throughout(seed), global_settings.clearing_names_alone(), hp.without_live():
         data: Any = author.data(hp)
@@ -247,13 +259,13 @@ def _arrays(data: Examples) -> ArraySplit:
 
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: Parts) -> Parts:
-    """The parts with the features of their inputs in place of these, where they are kept."""
+    """Return the parts with inputs replaced by their features, if a trial caches them."""
     front = features.in_front(author, hp) if features.are_cached(author, hp) else None
     return parts if front is None else Parts(*(features.of(front, part, placement.devices[0]) for part in parts))
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
-    """How much of a stream of training and of validation data a trial reads."""
+    """Return how much a trial reads of a stream of training data, and of validation data."""
     number = int(placement.replicas.number)
     training, validation = (streams.extent(hp, assignment, number, training=which) for which in (True, False))
     return training, validation
@@ -267,11 +279,11 @@ def _cut(
     cut: str,
     extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
 ) -> tuple[Examples, Examples | None]:
-    """The training and the validation data; both are all there are where folds are cut from them."""
+    """Return training and validation data; if folds will be cut, all data and None."""
     data, held_out, replicas = parts.train, parts.validation, placement.replicas
-    if cut == trial_parts.FOLDS:  # each weighs the classes of its own
+    if cut == trial_parts.FOLDS:  # each fold weights its own classes
         return split(trial_parts.uncut(data, held_out), replicas, "training data"), None
-    if cut == trial_parts.WHOLE:  # one set, of which nothing is held out
+    if cut == trial_parts.WHOLE:  # all data trains, nothing is held out
         data, held_out = trial_parts.joined(data, held_out), None
     weights = author.class_weights(hp, trial_parts.labels_of(data))
     train = split(trial_parts.weighed(data, weights), replicas, "training data", extent=extents[0])
@@ -281,10 +293,10 @@ def _cut(
 
 
 def fitted_copies(kept: Mapping[str, object]) -> dict[str, object]:
-    """Return by name what of an author's attributes holds layers or a `FeatureSpace`, with a copy of each.
+    """Return the author's attributes that hold layers or a `FeatureSpace`, by name, with copies of these.
 
-    Call it inside of the strategy's scope, while the variables of a program are made. What cannot be saved by Keras
-    stays as it is, and is refused as a part of the model.
+    Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
+    copied; it is refused later as a part of the model.
     """
     found = {name: _with_copies(value, f"fitted_{name}") for name, value in kept.items()}
     return {name: value for name, value in found.items() if value is not kept[name]}
@@ -303,21 +315,24 @@ def _with_copies(value: Any, name: str) -> Any:
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:
-    """Save and load it, as Keras does with what `adapt` has found."""
+    """Return a copy made by saving and loading, which keeps what `adapt` has computed; the value if that fails."""
     own = {type(value).__name__: type(value)}
     try:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _named(value, name):
-            warnings.simplefilter("ignore")  # lookup layers have no weights to be built
+            warnings.simplefilter("ignore")  # lookup layers have no weights to build
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
             return keras.saving.load_model(path, custom_objects=own, safe_mode=False)  # it is the author's own code
-    except Exception:  # whatever a layer's own code raises
+    except Exception:  # a layer's own code may raise anything
         return value
 
 
 @contextmanager
 def _named(value: Any, name: str) -> Iterator[None]:
-    """Let it have this name: its own depends on how many layers the process has made, and checkpoints go by names."""
+    """Rename a layer inside the block.
+
+    Its default name depends on the number of layers that the process has made, and checkpoints are read by name.
+    """
     before, value.name = value.name, name
     try:
         yield

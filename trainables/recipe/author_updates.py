@@ -1,4 +1,4 @@
-"""What an author's own training step is given, and what says which weights its losses train."""
+"""Arguments of an author's own training step, and the assignment of its losses to weights."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from trainables.recipe.refusals import Refused
 
 @dataclass(frozen=True)
 class Update:
-    """One change of weights: the loss that `train_step` returns under this name trains ``of``.
+    """One step of an optimizer: the loss that `train_step` returns under the name ``loss`` trains the weights ``of``.
 
-    ``of``: a model, layers or variables. Without an ``optimizer`` it is the trial's own, at the trial's rates; one of
-    your own keeps its rate or schedule, or follows the trial's rate times ``rate``. ``times``: so often for each batch.
+    ``of``: a model, layers or variables. Without an ``optimizer``, the trial's own trains them, at the trial's rates.
+    An optimizer of your own keeps its rate or schedule, or follows the trial's rate times ``rate``. ``times``: how
+    often to repeat it for each batch.
     """
 
     loss: str
@@ -31,7 +32,10 @@ class Update:
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """The weights that it trains."""
+        """Return the weights that it trains.
+
+        Raises: TypeError: if ``of`` has something else than models, layers and variables.
+        """
         found: dict[int, keras.Variable] = {}
         for part in keras.tree.flatten(self.of):
             for variable in part.trainable_variables if isinstance(part, keras.Layer) else [part]:
@@ -45,15 +49,15 @@ class Update:
 
 
 Turn: TypeAlias = tuple[Update, ...]
-"""Updates that happen at once: their gradients are taken of one pass, before any of them is applied."""
+"""One turn of a batch: updates that are applied together, whose gradients all come from one forward pass."""
 
 
 class Batch:
-    """A slice of a batch, as `train_step` and `test_step` see it.
+    """A slice of a batch, as passed to `train_step` and `test_step`.
 
-    ``x``, ``y``: its examples; ``draws``: random numbers for each of them; ``turn``: the loss that is about to be
-    minimised (of several at once, their names with + between); ``first``, ``size``: where the slice begins in the batch
-    and how many examples the batch has.
+    ``x``, ``y``: its examples; ``draws``: random numbers for each of them; ``turn``: the name of the loss that is
+    minimised next (of several at once, their names joined by +); ``first``: where the slice begins in the batch;
+    ``size``: how many examples the batch has.
     """
 
     def __init__(
@@ -79,31 +83,35 @@ class Batch:
 
     @property
     def y(self) -> Any:
-        """The targets."""
+        """Return the targets."""
         self.y_was_read = True
         return self._y
 
     def one_hot(self, classes: int) -> Any:
-        """The labels as shares of this many classes: of one, or of two where mixup or cutmix mix examples."""
+        """Return labels as shares of this many classes: 1 for one class, or two shares if mixup or cutmix is on."""
         return self._one_hot(classes)
 
     @property
     def sample_weight(self) -> Any:
-        """The weights of the examples, class weights included; None where there are none."""
+        """Return the weights of the examples, including class weights; None without weights."""
         self.weight_was_read = True
         return self._sample_weight
 
     def gather(self, values: Any) -> Any:
-        """These values of all examples of the batch, for losses that compare examples; gradients flow through it."""
+        """Return these values of all examples of the batch, for losses that compare examples; differentiable."""
         return self._gather(values)
 
     def measure(self, predicted: Any) -> None:
-        """Count what `metrics` gives the trial with these outputs."""
+        """Update the trial's metrics with these outputs."""
         self._measure(predicted)
 
 
 def turns(given: Any) -> tuple[Turn, ...]:
-    """The turns of one batch in order, from what `updates` returned; raises Refused for what makes no sense."""
+    """Return the turns of a batch in order, from what `updates` returned.
+
+    An update with ``times`` above 1 has several turns.
+    Raises: Refused: if it is not a list of updates, or two of them would share an optimizer.
+    """
     if isinstance(given, Update):
         given = [given]
     if not isinstance(given, Sequence) or not given:
@@ -130,17 +138,20 @@ def turns(given: Any) -> tuple[Turn, ...]:
 
 
 def optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
-    """Each update once, with its optimizer; ``own`` is the trial's."""
+    """Return each update once, with its optimizer, or ``own`` (the trial's) if it has none."""
     return [(update, update.optimizer or own) for turn in _distinct(turns) for update in turn]
 
 
 def follow_the_rate(turns: Sequence[Turn]) -> bool:
-    """Whether the trial's learning rate has an effect on one of them; also where there are none."""
+    """Return whether the trial's learning rate has an effect on an update; True without any."""
     return not turns or any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
 
 
 def means(returned: Any, method: str) -> dict[str, tf.Tensor]:
-    """The mean over a slice of each value that `train_step` or `test_step` returned."""
+    """Return the mean over a slice of each value that `train_step` or `test_step` returned.
+
+    Raises: Refused: if ``returned`` is not a dictionary with values.
+    """
     if not isinstance(returned, Mapping) or not returned:
         raise Refused(
             f"{method}() returned {type(returned).__name__}, expected a dictionary of names and numbers: one for each "

@@ -1,4 +1,4 @@
-"""The exponential moving average of a model's weights, with which it is evaluated."""
+"""Exponential moving average of a model's weights, used for evaluation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from trainables.numbers.live import LiveNumber
 
 
 class Average:
-    """Averages of weights over the updates (Polyak & Juditsky, Acceleration of Stochastic Approximation by
-    Averaging; the exponential form of Keras's ``ema_momentum``). Create it under the strategy's scope.
+    """Averages of weights over the updates; create it under the strategy's scope.
+
+    Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging; the exponential form of Keras's
+    ``ema_momentum``.
     """
 
     def __init__(self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, replicas: Replicas) -> None:
@@ -25,17 +27,17 @@ class Average:
 
     @property
     def state(self) -> list[tf.Variable]:
-        """What a checkpoint must hold."""
+        """Return the variables that a checkpoint must hold."""
         return [*self.variables, self.started]
 
     def reset(self) -> None:
-        """Back to the start of a trial: the present weights, and the first update counts in full."""
+        """Restart the average at the present weights; the next update replaces it completely."""
         self.started.assign(0.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
             average.assign(weight.value)
 
     def update(self) -> None:
-        """Count the present weights in; called across replicas after each update."""
+        """Include the present weights in the average; called across replicas after each update."""
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
@@ -48,7 +50,7 @@ class Average:
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """Exchange weights and averages inside the block; afterwards they are back, bit for bit, whatever happened."""
+        """Exchange weights and averages inside the block; afterwards, even on errors, they are restored bit for bit."""
         self._swap()
         try:
             yield

@@ -1,6 +1,6 @@
-"""Clipping of gradients: its three kinds, which of them a trial asks for, and the one way to do it.
+"""Clipping of gradients: its three kinds, which one a trial asks for, and its implementation.
 
-As in Keras, a bound of 0 is off.
+As in Keras, a bound of 0 turns it off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ KINDS = READS
 
 
 def kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Which clipping a trial asks for; raises ValueError for more than one kind."""
+    """Return the kind of clipping that a trial asks for, if any.
+
+    Raises: ValueError: if there is more than one.
+    """
     found = tuple(kind for kind in KINDS if kind in hp)
     if len(found) > 1:
         raise ValueError(f"{' and '.join(found)} are set, expected at most one kind of clipping")
@@ -25,16 +28,17 @@ def kinds(hp: Hyperparameters) -> tuple[str, ...]:
 
 
 def bounds(hp: Hyperparameters) -> dict[str, float]:
-    """The bound of each kind of clipping that a trial asks for, where it is fixed in the graph."""
+    """Return the bound of the trial's kind of clipping, as a number that is fixed in the graph."""
     return {kind: hp.number(kind, standard=True) for kind in kinds(hp)}
 
 
 def clip(
     gradients: Sequence[Any], bounds: Mapping[str, tf.Tensor | float], groups: Sequence[Sequence[int]] | None = None
 ) -> list[Any]:
-    """Clip the gradients of the global batch, as Keras defines the kinds; those of rows must name each row once.
+    """Clip the gradients of the global batch by kind as Keras does; sparse gradients must have each row only once.
 
-    ``bounds`` by kind; ``groups``: the places of gradients that are parts of one weight's, by default each alone.
+    ``bounds`` are by kind. ``groups`` has the indices of gradients that are parts of one weight's gradient; by default
+    each is whole.
     """
     found = list(gradients)
     for kind, given in bounds.items():
@@ -58,13 +62,13 @@ def clip(
 
 
 def _of_all(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
-    """The scale of `tf.clip_by_global_norm`, for products that TensorFlow's graph optimizer leaves as they are.
+    """Return the scale of `tf.clip_by_global_norm`, for use with `multiply_no_nan`, which TensorFlow does not reorder.
 
-    Of those in (gradient * scale) * rate it multiplies the numbers first, or not, by where the rate comes from: with
-    several processes the last digit would be another one.
+    In (gradient * scale) * rate, TensorFlow's graph optimizer may multiply the two numbers first, depending on where
+    the rate comes from. With several processes, the last digit would then differ.
     """
     norm = tf.linalg.global_norm(gradients)
-    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN where the norm is not finite
+    return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN if the norm is not finite
 
 
 def _within(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""A frozen model in front of the trained one: applied to the data once, or in the graph where inputs change."""
+"""A frozen model in front of the trained one, applied to the data once, or in the graph if inputs change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ AUGMENTING = tuple(
 
 
 def are_cached(author: Author, hp: Hyperparameters) -> bool:
-    """Whether the features are the inputs of the trained model: unless inputs are augmented, or a trial says so."""
+    """Return whether features are computed once and used as inputs of the trained model.
+
+    By default they are, unless inputs are augmented; ``cache_features`` overrides this.
+    """
     if type(author).features is Author.features:
         return False
     changed = type(author).augment is not Author.augment or mixing.changes_inputs(hp)
@@ -34,7 +37,10 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
 
 
 def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
-    """The author's frozen model, the same in every trial; None where there is none."""
+    """Return the author's frozen model, the same in every trial; None if the author defines none.
+
+    Raises: TypeError: if it is no model. Refused: if it has layers that augment.
+    """
     with seeded(0), weights.read_once():
         model = author.features(hp)
     if model is None:
@@ -52,7 +58,10 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
 
 def of(model: keras.Model, data: Any, device: str) -> Any:
-    """A data set with the features of its inputs in their place, as float32; raises DataError, Refused."""
+    """Return a data set with its inputs replaced by their features, as float32.
+
+    Raises: DataError: if the data is not arrays. Refused: if the model is random.
+    """
     if data is None:
         return None
     if type(data) is not tuple:
@@ -63,7 +72,7 @@ def of(model: keras.Model, data: Any, device: str) -> Any:
     x = residence.written(x)
     size = len(tf.nest.flatten(x)[0])
 
-    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def computed(batch: Any) -> Any:
         return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), model(batch, training=False))
 
@@ -83,7 +92,10 @@ def of(model: keras.Model, data: Any, device: str) -> Any:
 
 
 def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
-    """Both as one model of the raw inputs, of which the first stays as it is."""
+    """Return both models as one model of the raw inputs, in which the first stays frozen.
+
+    Raises: Refused: if the second is compiled, or has training methods of its own.
+    """
     if model.compiled:
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
@@ -99,7 +111,10 @@ def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
 
 
 def chained(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
-    """One after the other, of layers that Keras knows, for predictions alone; ``example``: raw inputs, a batch."""
+    """Return a model that applies both in turn, of layers that Keras knows, for predictions only.
+
+    ``example`` is a batch of raw inputs.
+    """
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
     )
@@ -107,12 +122,12 @@ def chained(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model
 
 
 class _Frozen(keras.layers.Layer):
-    """Calls a model in inference mode, which the ``training`` of an outer functional model would overrule."""
+    """Calls a model in inference mode, even if an outer functional model is called with ``training=True``."""
 
     def __init__(self, front: keras.Model) -> None:
         super().__init__(trainable=False)
         self.front = front
 
     def call(self, inputs: Any) -> Any:
-        """The features."""
+        """Return the features of a batch."""
         return self.front(inputs, training=False)

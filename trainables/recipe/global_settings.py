@@ -1,4 +1,4 @@
-"""What an author's code sets in Keras and TensorFlow for the whole process: honoured, or refused by name."""
+"""Settings of Keras and TensorFlow that an author's code changes process-wide: restored, or refused by name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from trainables.recipe.refusals import Refused
 
 @contextmanager
 def clearing_names_alone() -> Iterator[None]:
-    """Let Keras's `clear_session` start the names of layers anew inside the block, and leave all else as it is.
+    """Restrict Keras's `clear_session` to resetting the names of layers inside the block.
 
-    It would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier trials. An
-    author may have imported it by name, so that what is replaced is what it looks up whenever it is called.
+    Its full effect would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier
+    trials. As an author may have imported it by name, this replaces the functions that it looks up at each call.
     """
     graphs: Any = tf.compat.v1
     eager: Any = context.context()
@@ -49,14 +49,15 @@ def clearing_names_alone() -> Iterator[None]:
 
 @contextmanager
 def of_a_trial(dtype: str, *, trains: bool) -> Iterator[None]:
-    """Run an author's methods under this dtype policy; Keras keeps it per thread, so it is set here and put back.
+    """Run an author's methods under this dtype policy inside the block, and restore Keras's settings afterwards.
 
-    Raises Refused where his code has set another one, at its import or inside the block, which is put back as well. A
-    trial that does not train may be looked at in anybody's process, whose settings are then his and no error.
+    Keras keeps the policy per thread, so it is set here. With ``trains`` False, settings from before are no error: the
+    trial may be inspected in a user's own process.
+    Raises: Refused: if the author's code has set another policy, floatx or eager functions, at import or in the block.
     """
     before = _Settings()
     if trains:
-        before.check(dtype, "float32")  # without him it is Keras's default: what a trial has is gone with the trial
+        before.check(dtype, "float32")  # "float32" is Keras's default; the policy of an earlier trial ended with it
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy(dtype)
     tf.config.run_functions_eagerly(False)
@@ -70,7 +71,7 @@ def of_a_trial(dtype: str, *, trains: bool) -> Iterator[None]:
 
 
 class _Settings:
-    """What a trial has of its own, or not at all, as it is now."""
+    """The process's settings that a trial sets itself or must not change, as they are now."""
 
     def __init__(self) -> None:
         self._floatx = keras.config.floatx()
@@ -83,7 +84,7 @@ class _Settings:
         tf.config.run_functions_eagerly(self._eager)
 
     def check(self, *policies: str) -> None:
-        """Raise Refused for what is neither Keras's default nor one of these policies."""
+        """Raise Refused if a setting is neither Keras's default nor one of these policies."""
         if self._eager:
             raise Refused(
                 "the author's code has called tf.config.run_functions_eagerly(True), under which no program can be "
@@ -105,7 +106,7 @@ class _Settings:
 
 
 def _asked_by(name: str) -> str:
-    """How to ask for a policy."""
+    """Return the advice on how to ask for a policy in the sweep file."""
     if name in PRECISIONS:
         return f", and write `training: {{precision: {name}}}` in the sweep file"
     return (

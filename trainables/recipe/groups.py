@@ -1,6 +1,7 @@
-"""Weights by layers: layers by the path of their names, frozen, or in groups with an optimizer or a rate of their own.
+"""Layers selected by path, to be frozen or trained in groups with an optimizer or a rate of their own.
 
-Several optimizers look like one to the loop: each has weights of its own, and there is a single rate."""
+To the loop, several optimizers look like one with a single rate; each trains its own weights.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +19,34 @@ from trainables.recipe import clipping
 from trainables.recipe.rates import check_follows, rate_or_schedule
 from trainables.recipe.refusals import Refused
 
-MOST = 30  # paths that a message lists
+MOST = 30  # paths listed in a message
 
 Found: TypeAlias = "list[tuple[str, keras.Layer]]"
-"""Layers with their paths; several of them may have one path."""
+"""Layers with their paths; several layers may have the same path."""
 
 
 def paths(model: keras.Model) -> Found:
-    """All layers of a model by their paths, those within layers too."""
+    """Return all layers of a model with their paths, including layers within layers."""
     return list(_below(model, ""))
 
 
 def chosen(model: keras.Model, pattern: str) -> Found:
-    """The layers that a pattern names; what is within them is not listed.
+    """Return the layers that a pattern matches, without the layers inside them.
 
-    Each name between slashes is matched by itself, with wildcards; ``**`` stands for any number of names.
+    Each name between slashes is matched separately, with wildcards; ``**`` stands for any number of names.
     """
     parts = pattern.strip("/").split("/")
     return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
 
 
 def freeze(model: keras.Model, hp: Hyperparameters) -> None:
-    """Freeze the layers that ``frozen_layers`` says: the first n with weights, or paths with wildcards.
+    """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
 
-    Raises ValueError for too many, and for a path that no layer has.
+    Without this parameter, nothing is changed.
+    Raises: ValueError: if there are fewer layers, or a path matches none.
     """
     if "frozen_layers" not in hp:
-        return  # as the author has set them
+        return  # keep what the author has set
     frozen = hp["frozen_layers"]
     layers = [layer for layer in model.layers if layer.weights]
     if isinstance(frozen, int) and not isinstance(frozen, bool):
@@ -60,7 +62,10 @@ def freeze(model: keras.Model, hp: Hyperparameters) -> None:
 
 
 def named(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
-    """As `chosen`; raises ValueError where there are none."""
+    """Return the layers that a pattern matches, as `chosen` does.
+
+    Raises: ValueError: if there are none.
+    """
     found = chosen(model, pattern)
     if not found:
         known = list(dict.fromkeys(path for path, layer in paths(model) if layer.weights))
@@ -90,24 +95,25 @@ Rate = LiveNumber | float
 
 @dataclass(eq=False)
 class Part:
-    """An optimizer and its weights; it follows the loop's rate times the ``factors``, or has one of its own."""
+    """An optimizer with its weights; its rate is the loop's times ``factors``, or its own."""
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
-    factors: Sequence[tuple[Rate, int]] | None  # each with its power; None: a rate or schedule of its own
-    is_the_trials: bool  # or one that the author has given to a group
+    factors: Sequence[tuple[Rate, int]] | None  # each with its exponent; None: a rate or schedule of its own
+    is_the_trials: bool  # False: given to a group by the author
 
     def rate(self, rate: Any) -> tf.Tensor:
-        """Its rate where the loop's is this."""
+        """Return the part's rate for this rate of the loop."""
         for factor, power in self.factors or ():
             rate = rate * tf.cast(factor**power, tf.float32)
         return tf.convert_to_tensor(rate)
 
 
 class Grouped(keras.optimizers.Optimizer):
-    """Applies gradients by its parts; its rate is that of the loop. Create it under the strategy's scope.
+    """An optimizer that applies gradients by its parts, with the loop's rate as its own.
 
-    What the trial's own optimizer clips is clipped over all its parts together.
+    Create it under the strategy's scope. What the trial's own optimizer clips is clipped over all parts that use it
+    together.
     """
 
     def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
@@ -122,16 +128,16 @@ class Grouped(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Those of all parts."""
+        """Return the variables of this optimizer and of all parts."""
         return [*super().variables, *(v for part in self.parts for v in part.optimizer.variables)]
 
     @property
     def follows(self) -> bool:
-        """Whether the loop's rate has an effect."""
+        """Return whether the loop's rate has an effect on any part."""
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Make the moments of all parts; what is none's belongs to the first."""
+        """Create the variables of all parts; weights that are in no part belong to the first."""
         if self.built:
             return
         super().build(list(variables))
@@ -142,7 +148,7 @@ class Grouped(keras.optimizers.Optimizer):
                 part.optimizer.build(mine)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
-        """Apply gradients; called on each replica."""
+        """Apply gradients to weights; called on each replica."""
         weights = self._given if trainable_variables is None else list(trainable_variables)
         if not self.built:
             self.build(weights)
@@ -173,39 +179,40 @@ class Grouped(keras.optimizers.Optimizer):
 
 
 def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """An optimizer, and those that it is made of."""
+    """Return an optimizer and the optimizers that it consists of."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *parts(optimizer.inner_optimizer)]
     return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
 
 
 def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """The momentum with which an optimizer, or one that it is made of, averages the weights; None where none does."""
+    """Return the momentum with which an optimizer, or one of its parts, averages weights; None if none does."""
     return max((float(part.ema_momentum) for part in parts(optimizer) if part.use_ema), default=None)
 
 
 def clips(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer, or one that it is made of, clips by itself."""
+    """Return whether an optimizer, or one of its parts, clips gradients itself."""
     joint = optimizer.bounds.values() if isinstance(optimizer, Grouped) else ()
     return any([*joint, *(getattr(part, kind, None) for part in parts(optimizer) for kind in clipping.KINDS)])
 
 
 def standing_for_the_trials(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
-    """Those that the trial's own optimizer has become."""
+    """Return the optimizers that take the place of the trial's own."""
     if isinstance(optimizer, Grouped):
         return [part.optimizer for part in optimizer.parts if part.is_the_trials]
     return [optimizer]
 
 
 def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether the loop's rate has an effect on it."""
+    """Return whether the loop's rate has an effect on an optimizer."""
     return not isinstance(optimizer, Grouped) or optimizer.follows
 
 
 def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras.Variable]) -> Grouped:
-    """Keras's own optimizer of several, each of which keeps its rate or schedule.
+    """Convert a `MultiOptimizer` of Keras, whose optimizers keep their rates or schedules.
 
-    It has neither a rate that could be asked for, nor does it apply a part of the gradients.
+    It cannot be used as it is, because it has no rate to read and cannot apply gradients of only some weights.
+    Raises: Refused: if it has no optimizer for a weight.
     """
     place = optimizer._optimizer_map
     found: dict[int, tuple[Any, list[keras.Variable]]] = {}
@@ -220,11 +227,11 @@ def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Weights that are trained in their own way: those of a model, layers, variables, or of layers by their paths.
+    """Weights that are trained with a rate, weight decay or optimizer of their own.
 
-    Without an ``optimizer`` it is the trial's own, with other moments, at the trial's rate times ``rate`` (1). One of
-    your own keeps its rate or schedule, or follows the trial's rate times ``rate``. ``weight_decay``: instead of the
-    optimizer's; 0 for none.
+    ``of``: a model, layers, variables, or paths of layers. Without an ``optimizer``, they are trained by a copy of the
+    trial's, at the trial's rate times ``rate`` (1). An optimizer of your own keeps its rate or schedule, or follows the
+    trial's rate times ``rate``. ``weight_decay`` replaces that of the optimizer; 0 for none.
     """
 
     of: Any
@@ -235,14 +242,14 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """Weights whose rate is the trial's times several factors, each with its power."""
+    """Weights whose rate is the trial's times several factors, each with its exponent."""
 
     variables: Sequence[keras.Variable]
     factors: Sequence[tuple[Rate, int]]
 
 
 def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
-    """What ``layer_decay`` and ``layer_rates.<layers>`` make of the rates; none where a trial has neither."""
+    """Return weights with their factors of ``layer_decay`` and ``layer_rates.<layers>``; none without these."""
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
     if not named and not decays:
@@ -261,7 +268,7 @@ def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated
             factors.append((live.number(f"layer_rates.{name}", standard=True), 1))
         rated.append(Rated(weights, factors))
     if decays:
-        live.number("layer_decay", standard=True)  # also of a model of one layer
+        live.number("layer_decay", standard=True)  # read it even if no layer is affected
     return rated
 
 
@@ -271,9 +278,10 @@ def combined(
     model: keras.Model,
     given: Any,
 ) -> keras.optimizers.Optimizer:
-    """The trial's optimizer, or where ``given`` groups ask for several one that is made of them.
+    """Return the trial's optimizer, or one that combines it with those of the ``given`` groups.
 
-    ``again`` makes the trial's optimizer once more; None where it came with a compiled model.
+    ``again`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
+    Raises: Refused: if the groups contradict each other or the optimizer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
@@ -308,7 +316,10 @@ def combined(
 
 
 def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
-    """The groups with their trainable weights, and the factors of their rates."""
+    """Return the groups with their trainable weights and the factors of their rates.
+
+    Weights that are in a `Group` are left out of all `Rated`.
+    """
     if isinstance(given, Group | Rated) or not isinstance(given, Sequence) or isinstance(given, str):
         raise Refused(f"groups() returned {type(given).__name__}, expected a list of Group")
     found: list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]] = []
@@ -364,7 +375,10 @@ def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:
 
 
 def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int, str]:
-    """The pattern of each weight: of several the one that names the innermost layer."""
+    """Return the pattern that applies to each weight, by its id: the one that matches the innermost layer.
+
+    Raises: ValueError: if two patterns match the same layer.
+    """
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
         for path, layer in named(model, pattern.replace(".", "/"), "layer_rates"):
@@ -381,9 +395,10 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
 
 
 def _heights(model: keras.Model) -> dict[int, int]:
-    """How many layers lie above that of each weight; what has no matrix (normalisation) belongs to the one before it.
+    """Return by id how many layers are above each weight's layer.
 
-    Nested models are taken apart, other layers with layers in them count as one, as a block of a transformer.
+    Layers without matrices, such as normalisation, count with the layer before them. Nested models are taken apart;
+    other layers with inner layers, such as a block of a transformer, count as one.
     """
     depth, depths = -1, dict[int, int]()
     for layer in _in_order(model):

@@ -1,4 +1,4 @@
-"""The loss and metrics that follow from the targets and the output, where they leave no doubt."""
+"""Default loss and metrics, derived from the targets and the output if these leave no doubt."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ONE_LINE = "say it in one line: def loss(self, hp, model): return keras.losses..
 
 
 class Undecided(Incompatible, ValueError):
-    """The targets and the output fit more than one loss."""
+    """Raised if the targets and the output fit no default loss, or more than one."""
 
 
 class SmoothedCrossentropy(keras.losses.Loss):
     """Crossentropy of integer labels, smoothed towards the uniform distribution.
 
-    ``y_true``: labels of shape (examples, ...); ``y_pred``: (examples, ..., classes), logits or
-    probabilities. Source: Szegedy et al., Rethinking the Inception Architecture, section 7.
+    ``y_true`` has labels of shape (examples, ...); ``y_pred`` has logits or probabilities of shape (examples, ...,
+    classes). Source: Szegedy et al., Rethinking the Inception Architecture, section 7.
     """
 
     def __init__(self, smoothing: LiveNumber, *, from_logits: bool) -> None:
@@ -33,7 +33,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
         self._from_logits = from_logits
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Loss per label."""
+        """Return the loss of each label."""
         if self._from_logits:
             log_p = tf.nn.log_softmax(y_pred)
         else:
@@ -46,17 +46,17 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
 @dataclass(frozen=True)
 class Targets:
-    """What of some targets decides about the default loss: nothing else of them does."""
+    """The properties of targets that determine the default loss."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]  # of one example's
+    shape: tuple[int, ...]  # of one example's targets
     one_hot: bool
-    shares: bool  # of several classes, that sum up to 1
+    shares: bool  # shares of the classes, which sum up to 1
     zero_one: bool
 
     @classmethod
     def of(cls, targets: Any) -> Targets | None:
-        """Those of some examples; None for nested ones, and without targets."""
+        """Return the properties of the targets of some examples; None for nested targets, and without targets."""
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
@@ -73,17 +73,18 @@ class Targets:
 
 @dataclass(frozen=True)
 class _Task:
-    """What targets and output say together: classes, two or more, or numbers."""
+    """The task that follows from targets and output: classification, binary or not, or regression."""
 
-    kind: str  # sparse, one_hot, binary, numbers
+    kind: str  # sparse, one_hot, binary or numbers
     from_logits: bool = False
 
 
 def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
-    """Crossentropy for labels, mean squared error for numbers.
+    """Return crossentropy for labels, mean squared error for numbers.
 
-    ``targets``: those of some examples, or what decides of them. Raises Undecided where the targets and the last
-    activation fit several losses: then the trainable must say its loss.
+    ``targets`` are those of some examples, or their properties.
+    Raises: Undecided: if the targets and the last activation fit several losses, so that the trainable must define its
+    loss. ValueError: if ``smoothing`` is set for numbers.
     """
     task = _task(targets, model)
     match task.kind:
@@ -104,7 +105,7 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
 
 
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
-    """Accuracy for labels, mean absolute error for numbers; none where a trainable must say its loss."""
+    """Return accuracy for labels, mean absolute error for numbers; none if a trainable must define its loss."""
     try:
         task = _task(targets, model)
     except Undecided:
@@ -170,7 +171,7 @@ def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
 
 
 def _alike(wanted: Any, shape: Any) -> bool:
-    """Whether targets have this shape; None stands for any size."""
+    """Return whether targets have this shape, in which None stands for any size."""
     return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
 
 
@@ -179,7 +180,7 @@ def _ending(activation: str | None) -> str:
 
 
 def _activation(output: Any) -> str | None:
-    """The name of the last activation before an output, also within a nested model; None where nothing tells."""
+    """Return the name of the last activation before an output, also inside a nested model; None if it is unknown."""
     layer = output._keras_history.operation
     if isinstance(layer, keras.Model):
         inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])

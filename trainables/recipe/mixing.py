@@ -1,9 +1,9 @@
-"""Mixup, cutmix and random erasing: what a trial's parameters make of augmented examples.
+"""Mixup, cutmix and random erasing of training examples, by a trial's parameters.
 
 Sources: Zhang et al., mixup: Beyond Empirical Risk Minimization; Yun et al., CutMix: Regularization Strategy to Train
-Strong Classifiers with Localizable Features; Zhong et al., Random Erasing Data Augmentation. An example's partner is
-that which a permutation of the whole batch gives it, its share is drawn for itself from Beta(alpha, alpha), as in
-Keras's layers. With both alphas above 0, each example is mixed in one of the two ways, half of them each.
+Strong Classifiers with Localizable Features; Zhong et al., Random Erasing Data Augmentation. As in Keras's layers, a
+permutation of the whole batch gives each example a partner, and each example draws its own share from Beta(alpha,
+alpha). With both alphas above 0, each example is mixed in one of the two ways, with equal probability.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from trainables.recipe import augmentation
 from trainables.recipe.refusals import Refused
 
 MIXING, ERASING = 2**18, 2**19
-"""Where their draws are counted from, so that those of the author and of the layers stay the same."""
+"""Offsets of their draws, so that the draws of the author and of layers do not change."""
 OWN_GEOMETRY = ("boxes", "bounding_boxes", "points", "keypoints", "key_points")
 ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
 
 
 def changes_inputs(hp: Hyperparameters) -> bool:
-    """Whether a trial asks for any of these."""
+    """Return whether a trial uses mixup, cutmix or random erasing."""
     return "mixup" in hp or "cutmix" in hp or "random_erasing" in hp
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """The numbers of a trial; None where it has none, which costs nothing."""
+    """The parameters of a trial; those that it does not have are None, and cost nothing."""
 
     mixup: LiveNumber | None = None
     cutmix: LiveNumber | None = None
@@ -41,7 +41,7 @@ class Mixing:
 
     @classmethod
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
-        """What the trial asks for."""
+        """Return what the trial asks for."""
         return cls(
             live.number("mixup", standard=True) if "mixup" in hp else None,
             live.number("cutmix", standard=True) if "cutmix" in hp else None,
@@ -50,11 +50,11 @@ class Mixing:
 
     @property
     def mixes(self) -> bool:
-        """Whether examples are mixed with each other."""
+        """Return whether examples are mixed with each other."""
         return self.mixup is not None or self.cutmix is not None
 
     def check(self, example: tuple[Any, ...]) -> None:
-        """Raise Refused for inputs and targets that cannot be mixed or erased."""
+        """Raise Refused if inputs or targets cannot be mixed or erased."""
         x, y, _ = unpacked(example)
         inputs, names = tf.nest.flatten(x), " and ".join(self._names())
         if self.mixes and y is None:
@@ -83,7 +83,7 @@ class Mixing:
                 )
 
     def erased(self, x: Any, draws: Draws) -> Any:
-        """The inputs, with a rectangle of some images filled with zeros."""
+        """Return the inputs with a rectangle of some images filled with zeros."""
         if self.erasing is None:
             return x
         start, share = draws.calls + ERASING, self.erasing
@@ -94,7 +94,7 @@ class Mixing:
         return tf.nest.map_structure(erase, x)
 
     def mixed(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
-        """Examples with their partners; ``own``, ``other``: (x, y, sample_weight or None)."""
+        """Return examples mixed with their partners; ``own`` and ``other`` are (x, y, sample_weight or None)."""
         return Mixed.of(self, own, other, draws)
 
     def _names(self) -> list[str]:
@@ -103,7 +103,10 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Mixed examples; ``labels``: by the place among the flat targets, both labels where they are whole numbers."""
+    """Mixed examples.
+
+    ``labels`` has both labels of integer targets, by the index of the targets among the flat ones.
+    """
 
     x: Any
     y: Any
@@ -113,10 +116,10 @@ class Mixed:
 
     @classmethod
     def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
-        """Mix x, then what belongs to it with the same shares and rectangles."""
+        """Mix x, then targets and weights with the same shares and rectangles."""
         x = tf.nest.flatten(own[0])
         share, box, cut = _drawn(mixing, x[0], draws)
-        mean = share if cut is None else tf.where(cut, 1.0, share)  # a pasted image is not a mean as well
+        mean = share if cut is None else tf.where(cut, 1.0, share)  # a pasted image is not averaged as well
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mean(a if box is None else tf.where(_like(box, a), b, a), b, mean)
@@ -128,7 +131,7 @@ class Mixed:
         targets = []
         for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
             follows = box is not None and cut is not None and a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
-            if follows:  # a target for each pixel is pasted with the image
+            if follows:  # targets per pixel are pasted like the image
                 a = tf.where(_like(box, a), b, a)
                 b = tf.where(_wide(cut, a), a, b)
             if a.dtype.is_floating:
@@ -144,7 +147,10 @@ class Mixed:
 
 
 def _drawn(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
-    """The share of each example's own part, the pixels that are its partner's, and which examples are pasted."""
+    """Return the share of each example's own part, a mask of its partner's pixels, and which examples are pasted.
+
+    The last two are None without cutmix.
+    """
     mixup, cutmix = (None if n is None else tf.convert_to_tensor(n) for n in (mixing.mixup, mixing.cutmix))
     if cutmix is None:
         return _share(mixup, draws), None, None
@@ -169,14 +175,14 @@ def _share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
 
 
 def _mean(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """``share`` of a and the rest of b, in their type; a itself where it is the whole."""
+    """Return ``share`` of a plus the rest of b, in the type of a; exactly a if the share is 1."""
     wide = _wide(share, a)
     mean = wide * tf.cast(a, tf.float32) + (1.0 - wide) * tf.cast(b, tf.float32)
     return tf.where(wide < 1.0, tf.cast(tf.round(mean) if a.dtype.is_integer else mean, a.dtype), a)
 
 
 def _like(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    """(examples, height, width, 1) against a picture with or without channels."""
+    """Reshape (examples, height, width, 1) to broadcast against a picture with or without channels."""
     return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
 
 

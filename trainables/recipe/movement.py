@@ -1,4 +1,4 @@
-"""Movements of pictures that are drawn once, for all that belongs to them: pixels, masks, boxes and points.
+"""Random movements of images, drawn once for all that belongs to an image: pixels, masks, boxes and points.
 
 move = Movement(x, draws).flip().affine(0.5).crop(4)
 x, mask = move.images(x), move.masks(mask, fill=255)
@@ -17,8 +17,10 @@ from trainables.recipe import augmentation
 from trainables.recipe.refusals import Refused
 
 BOXES = ("xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw")
-"""How four numbers say where a box lies, as `keras.utils.bounding_boxes` has it; ``rel_`` before one of them: in
-shares of the picture's width and height."""
+"""Formats of boxes, as in `keras.utils.bounding_boxes`.
+
+With the prefix ``rel_``, numbers are shares of the image's width and height.
+"""
 POINTS = ("xy", "yx")
 DOWN_FIRST = ("yxyx", "center_yxhw")
 NOWHERE = -1
@@ -26,10 +28,10 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Steps:
-    """What was drawn: where each pixel comes from, who is mirrored, what is covered at the end.
+    """The drawn movement: where each pixel comes from, which images are mirrored, and what is covered at the end.
 
-    ``source``: as `augmentation.affine_terms`, put together number by number: a product of matrices rounds otherwise
-    for another number of pictures.
+    ``source`` has terms as in `augmentation.affine_terms`. They are combined number by number, because a product of
+    matrices is rounded differently for another number of images.
     """
 
     source: tuple[tf.Tensor, ...]
@@ -38,11 +40,11 @@ class Steps:
 
 
 class Movement:
-    """Where the pixels of each picture of a slice go; each step gives a new one.
+    """A movement of the pixels of each image of a slice; each step returns a new movement.
 
-    Steps follow each other and are carried out at once, so that pictures are interpolated once. ``images``: those
-    that are moved, (examples, height, width, channels), for their size alone. Coordinates are those of the picture,
-    whose left upper corner is (0, 0): the centre of its first pixel is (0.5, 0.5).
+    Consecutive steps are combined, so that images are interpolated only once. ``images``, of shape (examples, height,
+    width, channels), determine the size only. Coordinates start at the upper left corner of the image (0, 0); the
+    centre of its first pixel is (0.5, 0.5).
     """
 
     def __init__(self, images: tf.Tensor, draws: Draws, steps: Steps | None = None) -> None:
@@ -56,43 +58,47 @@ class Movement:
     # ---- steps
 
     def flip(self, share: Any = 0.5) -> Movement:
-        """Mirror a share of the pictures left to right."""
+        """Mirror a ``share`` of the images left to right."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._width - 1, 0.0)
         moved = self._after([sign, 0.0, shift, 0.0, 1.0, 0.0])
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def flip_down(self, share: Any = 0.5) -> Movement:
-        """Mirror a share of the pictures top to bottom."""
+        """Mirror a ``share`` of the images top to bottom."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._height - 1, 0.0)
         moved = self._after([1.0, 0.0, 0.0, 0.0, sign, shift])
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def affine(self, strength: Any) -> Movement:
-        """Rotate, scale and shift each picture a little, as `augmentation.affine` does."""
+        """Rotate, scale and shift each image at random, as `augmentation.affine` does."""
         return self._after(augmentation.affine_terms(self._images, self._draws, strength))
 
     def crop(self, padding: Any) -> Movement:
-        """Shift each picture by up to ``padding`` whole pixels, as `augmentation.crop` does."""
+        """Shift each image by up to ``padding`` whole pixels, as `augmentation.crop` does."""
         shift = augmentation.crop_shifts(self._draws, padding)
         return self._after([1.0, 0.0, shift[:, 0], 0.0, 1.0, shift[:, 1]])
 
     def cutout(self, strength: Any) -> Movement:
-        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout` does; last of all steps."""
+        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout`; only cutouts may follow."""
         corners = augmentation.square(self._images, self._draws, strength)
         return self._with(replace(self._steps, covered=(*self._steps.covered, corners)))
 
-    # ---- what is moved
+    # ---- what the movement is applied to
 
     def images(self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0) -> tf.Tensor:
-        """The pictures, interpolated; what moves in repeats the border or is ``fill``, what is covered is ``cover``."""
+        """Return the moved images, interpolated.
+
+        The border is repeated, or filled with ``fill``; covered pixels become ``cover``.
+        """
         return self._pixels(images, fill, cover, "BILINEAR", "images")
 
     def masks(self, masks: tf.Tensor, fill: float = 0, *, cover: float | None = None) -> tf.Tensor:
-        """Labels of pixels, (examples, height, width) or with channels; each is that of the nearest pixel.
+        """Return moved labels of pixels, (examples, height, width) or with channels; each is that of the nearest pixel.
 
-        What moves in is ``fill``, such as the label that a loss ignores. Covered pixels keep theirs, or are ``cover``.
+        The border gets ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get
+        ``cover``.
         """
         flat = masks.shape.rank == 3
         wide = masks[..., None] if flat else masks
@@ -105,13 +111,14 @@ class Movement:
     def boxes(
         self, boxes: tf.Tensor, labels: tf.Tensor, form: str, *, least: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Boxes of shape (examples, boxes, 4), clipped to the picture, and their labels, (examples, boxes).
+        """Return moved boxes of shape (examples, boxes, 4), clipped to the image, and their labels, (examples, boxes).
 
-        ``form``: one of `BOXES`, also with ``rel_``. A box that was turned is the smallest that holds it. The label is
-        -1 where no more than the share ``least`` of it is left in the picture, and where it was -1: a box that pads.
+        ``form`` is one of `BOXES`, possibly with ``rel_``. A rotated box becomes the smallest box that contains it. Its
+        label becomes -1 if at most the share ``least`` of it remains in the image. Boxes labelled -1, which are
+        padding, keep that label.
         """
         corners = self._to_corners(boxes, form)
-        x, y = corners[..., 0::2], corners[..., 1::2]  # (examples, boxes, 2) each
+        x, y = corners[..., 0::2], corners[..., 1::2]  # of shape (examples, boxes, 2) each
         four = tf.stack([tf.gather(x, [0, 1, 1, 0], axis=2), tf.gather(y, [0, 0, 1, 1], axis=2)], axis=3)
         moved = self._forward(tf.reshape(four, [tf.shape(four)[0], -1, 2]))
         moved = tf.reshape(moved, tf.shape(four))
@@ -127,10 +134,10 @@ class Movement:
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Points of shape (examples, points, 2), and which of them are in the picture, (examples, points).
+        """Return moved points of shape (examples, points, 2), and whether each is in the image, (examples, points).
 
-        ``form``: xy or yx, also with ``rel_``. ``mirror``: whose place each takes in a mirrored picture, where they
-        have sides: a left eye is a right one then.
+        ``form`` is xy or yx, possibly with ``rel_``. ``mirror`` has for each point the index of the point that replaces
+        it in a mirrored image, such as the right eye for the left one.
         """
         order, scale = self._form(form, POINTS)
         xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
@@ -143,13 +150,16 @@ class Movement:
         moved = moved / scale
         return moved if order == "xy" else moved[..., ::-1], inside
 
-    # ---- how
+    # ---- internals
 
     def _with(self, steps: Steps) -> Movement:
         return Movement(self._images, self._draws, steps)
 
     def _after(self, terms: Sequence[Any]) -> Movement:
-        """One more step, given as `augmentation.affine_terms` does."""
+        """Append a step with terms as of `augmentation.affine_terms`.
+
+        Raises: Refused: if it follows a cutout.
+        """
         if self._steps.covered:
             raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
         a, b, c, d, e, f = self._steps.source
@@ -177,14 +187,17 @@ class Movement:
         return tf.ensure_shape(moved, images.shape)
 
     def _forward(self, points: tf.Tensor) -> tf.Tensor:
-        """Where (x, y) of the given picture lie in the moved one; (examples, points, 2)."""
+        """Return the positions (x, y) in the moved image of points (examples, points, 2) of the original one."""
         a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
         x, y = points[..., 0] - 0.5 - c, points[..., 1] - 0.5 - f
         size = a * e - b * d
         return tf.stack([(e * x - b * y) / size, (a * y - d * x) / size], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
-        """The order of a form, and the width and height that its numbers are shares of."""
+        """Return the order of a form's numbers, and the scale that converts them to pixels.
+
+        Raises: Refused: if the form is unknown.
+        """
         order = form.removeprefix("rel_")
         if order not in known:
             raise Refused(f"{form!r} is no form, expected one of {', '.join(known)}, or rel_ and one of them")
@@ -192,7 +205,7 @@ class Movement:
         return order, sides if form.startswith("rel_") else tf.ones_like(sides)
 
     def _to_corners(self, boxes: tf.Tensor, form: str) -> tf.Tensor:
-        """As left, top, right, bottom."""
+        """Return boxes as left, top, right, bottom, in pixels."""
         order, scale = self._form(form, BOXES)
         first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
         if order in DOWN_FIRST:

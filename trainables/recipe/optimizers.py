@@ -1,4 +1,4 @@
-"""Optimizers from the standard hyperparameters, with numbers that change without a new graph."""
+"""Optimizers built from the standard hyperparameters, whose numbers can change without a new graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, kera
 
 
 def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
-    """Keras's optimizers by the words of their names: ScheduleFreeAdamW is schedule_free_adamw."""
+    """Return Keras's optimizers by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
     kinds = [kind for kind in vars(keras.optimizers).values() if isinstance(kind, type)]
     found = [kind for kind in kinds if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS]
     return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
@@ -35,14 +35,14 @@ LIVE = frozenset(
         *("muon_a", "muon_b", "muon_c", "rms_rate"),
     }
 )
-"""What Keras's optimizers compute with in each update; their other arguments decide what a graph is."""
+"""Arguments that Keras's optimizers use in each update; all others determine the graph."""
 DECAYS = ("weight_decay", "adam_weight_decay")
 NOT_THEIRS = frozenset(
     {
-        *("learning_rate", "warmup_steps"),  # the loop's, for all optimizers alike
+        *("learning_rate", "warmup_steps"),  # of the loop, for all optimizers
         *("name", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
         *("loss_scale_factor", "gradient_accumulation_steps", *clipping.KINDS),
-        "weight_decay",  # of all
+        "weight_decay",  # of all optimizers
     }
 )
 READS = (
@@ -56,11 +56,12 @@ READS = (
 
 
 def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
-    """The optimizer that the hyperparameters name (``optimizer``, default adam; ``module:Name`` for one's own).
+    """Return the optimizer that the hyperparameters name (``optimizer``, default adam; ``module:Name`` for your own).
 
-    Reads ``weight_decay`` (decoupled and multiplied by the learning rate, as Keras does for every optimizer), and of
-    the numbers, choices and names among the arguments of the optimizer chosen those that the trial has. Biases and
-    normalisation parameters do not decay. The learning rate is set by the loop before each update.
+    Reads ``weight_decay`` (decoupled and multiplied by the learning rate, as Keras does for every optimizer), and those
+    numbers, choices and names among the optimizer's arguments that the trial has. Biases and normalisation parameters
+    do not decay. The loop sets the learning rate before each update.
+    Raises: ValueError: if the optimizer is unknown, or refuses its arguments.
     """
     name = hp.text("optimizer", "adam")
     if ":" in name:
@@ -85,12 +86,12 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
 
 
 def _bare(name: str) -> str:
-    """A name as people write it: AdamW, ScheduleFreeAdamW, schedule_free_adamw."""
+    """Return a name in lower case without underscores, to compare AdamW with adamw and schedule_free_adamw."""
     return name.lower().replace("_", "")
 
 
 def arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
-    """The arguments of an optimizer that are hyperparameters of its own."""
+    """Return the arguments of an optimizer that are hyperparameters of its own."""
     given = _parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)
@@ -99,12 +100,15 @@ def arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
 def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(kind).parameters
-    except (TypeError, ValueError):  # of what Python does not know the arguments
+    except (TypeError, ValueError):  # Python does not know the arguments of some callables
         return {}
 
 
 def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
-    """An optimizer of the author's by its place; it is made anew for each value of its arguments."""
+    """Return an author's own optimizer by its ``module:Name``; its arguments are fixed in the graph.
+
+    Raises: ValueError: if it cannot be imported, or makes no optimizer.
+    """
     module, _, attribute = name.partition(":")
     try:
         kind = getattr(importlib.import_module(module), attribute)
@@ -123,7 +127,7 @@ def _given(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = (
 
 
 def _plain(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
-    """The value of an argument, of the type that its default has."""
+    """Return the value of an argument, with the type of its default."""
     match _parameters(kind)[arg].default:
         case bool():
             return hp.flag(arg)
@@ -144,7 +148,7 @@ def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 
 
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
-    """Let weight decay act on kernels and embeddings alone: variables of one axis or none are left out."""
+    """Exempt variables with at most one axis from weight decay, so that it acts on kernels and embeddings only."""
     flat = [v for v in weights if len(v.shape) <= 1]
     for part in groups.standing_for_the_trials(optimizer):
         if any(getattr(part, decay, None) is not None for decay in DECAYS):
@@ -152,9 +156,10 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[
 
 
 def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
+    """Turn off an optimizer's own averaging of weights and return its momentum; None if it has none.
 
-    Keras averages the same way, but evaluates with the averages only where `fit` has ended.
+    The loop averages instead. Keras averages in the same way, but evaluates with the averages only after `fit` has
+    ended.
     """
     momentum = groups.averages(optimizer)
     for part in groups.parts(optimizer):

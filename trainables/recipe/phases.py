@@ -1,4 +1,4 @@
-"""The parts that a trial has one after the other, as in transfer learning: the head first, then all of it."""
+"""Consecutive phases of a trial with different hyperparameters, such as transfer learning: first the head, then all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from trainables.recipe.refusals import Refused
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of a trial, or all that are left, with some hyperparameters changed (None: not there).
+    """Some epochs of a trial, or all that remain, with changed hyperparameters; None as a value removes one.
 
-    Each phase has an optimizer, a schedule and a warm-up of its own; weights go on.
+    Each phase has its own optimizer, schedule and warm-up; the weights are passed on.
     """
 
     epochs: int | None = None
@@ -23,7 +23,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Span:
-    """Where a phase lies: it begins after ``first`` epochs and is over after ``last``; None: with the trial."""
+    """The epochs of a phase: it begins after epoch ``first`` and ends after ``last``, or with the trial (None)."""
 
     number: int = 0
     first: int = 0
@@ -31,12 +31,16 @@ class Span:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def length(self, epochs: int) -> int:
-        """Its epochs, in a trial of so many."""
+        """Return the number of its epochs in a trial of ``epochs``."""
         return (epochs if self.last is None else self.last) - self.first
 
 
 def standard(hp: Hyperparameters) -> list[Phase]:
-    """What ``frozen_epochs`` says: so many with ``frozen_layers``, then all at ``fine_tune_learning_rate``."""
+    """Return the phases of ``frozen_epochs``: first with ``frozen_layers``, then all at ``fine_tune_learning_rate``.
+
+    Without ``frozen_epochs``, there is one phase.
+    Raises: ValueError: if ``frozen_layers`` is missing.
+    """
     if "frozen_epochs" not in hp:
         return [Phase()]
     if "frozen_layers" not in hp:
@@ -48,9 +52,11 @@ def standard(hp: Hyperparameters) -> list[Phase]:
 
 
 def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
-    """Where the phases lie in a trial of so many epochs; ``data``: the parameters that its data were made of.
+    """Return the spans of the phases that `phases` returned, in a trial of ``epochs``.
 
-    A phase without epochs is left out. Raises Refused for what makes no sense.
+    ``data`` has the parameters that the trial's data depends on, which no phase may change. A phase without epochs is
+    left out.
+    Raises: Refused: if the phases are not a valid list, or do not cover the trial.
     """
     if not isinstance(given, Sequence) or not given or not all(isinstance(phase, Phase) for phase in given):
         raise Refused(f"phases() returned {given!r:.80}, expected a list of Phase")
@@ -74,7 +80,7 @@ def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ..
 
 
 def check_changes(span: Span, hp: Hyperparameters, *, hooked: bool) -> None:
-    """Raise Refused for a change that nothing has asked for; a hook may still do so."""
+    """Raise Refused if a phase changes a hyperparameter that nothing has read, unless a hook may still read it."""
     unused = () if hooked else hp.unused_changes
     if unused:
         raise Refused(f"phase {span.number + 1} changes {', '.join(unused)}, which nothing reads")

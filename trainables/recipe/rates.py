@@ -1,4 +1,4 @@
-"""Where an optimizer of Keras's keeps its learning rate, and what that is."""
+"""Access to the learning rate or schedule of a Keras optimizer."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from trainables.recipe.refusals import Refused
 
 def _kept(optimizer: Any) -> Any:
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer  # the outer one has a rate too, which nothing reads
+        optimizer = optimizer.inner_optimizer  # the outer optimizer's own rate is never read
     return optimizer._learning_rate
 
 
 def rate_variable(optimizer: Any) -> keras.Variable | None:
-    """The variable that holds an optimizer's learning rate; None where it has a schedule of its own."""
+    """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own."""
     rate = _kept(optimizer)
     return rate if isinstance(rate, keras.Variable) else None
 
 
 def own_rate(optimizer: Any) -> float | None:
-    """The learning rate that an optimizer has at present; None where it has a schedule of its own."""
+    """Return an optimizer's present learning rate; None if it has a schedule of its own."""
     variable = rate_variable(optimizer)
     return None if variable is None else float(variable.numpy())
 
 
 def check_follows(optimizer: Any, whose: str) -> None:
-    """Raise Refused for an optimizer that is to follow the trial's learning rate and has a schedule of its own."""
+    """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule of its own."""
     if rate_variable(optimizer) is None:
         raise Refused(
             f"{whose} has a rate, and its optimizer ({type(optimizer).__name__}) a schedule of its own, which follows "
@@ -38,13 +38,13 @@ def check_follows(optimizer: Any, whose: str) -> None:
 
 
 def rate_or_schedule(optimizer: Any) -> Any:
-    """What another optimizer of the same rate is to be made with."""
+    """Return the learning rate or the schedule with which to make another optimizer like this one."""
     rate = own_rate(optimizer)
     return _kept(optimizer) if rate is None else rate
 
 
 def scheduled_rate(optimizer: Any, update: int) -> float:
-    """The learning rate of an update (from 0) by the schedule that an optimizer was made with."""
+    """Return the learning rate of an update (from 0) by the schedule that an optimizer was made with."""
     rate = _kept(optimizer)
     value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()
     return float(tf.convert_to_tensor(value).numpy())

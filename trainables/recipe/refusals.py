@@ -1,4 +1,4 @@
-"""What an author wrote that a loop cannot honour, refused by name instead of dropped."""
+"""Checks that refuse by name what an author wrote and a loop would ignore."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FIT = "set `training: {loop: fit}` in the sweep file"
 
 
 TRACED = ("train_step", "test_step", "updates", "on_train_batch_end")
-"""Methods of a trainable that are a part of our loop's graph."""
+"""Methods of a trainable that are traced into our loop's graph."""
 
 OF_TESTS = ("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end")
 OF_BATCHES = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-"""Methods of Keras's callbacks: of validation, and of single updates, which `Model.fit` alone calls."""
+"""Methods of Keras's callbacks: those of validation, and those of single updates, which only `Model.fit` calls."""
 
 INSTEAD = {
     "EarlyStopping": "`training: {patience: N}`, or early_terminate",
@@ -34,11 +34,11 @@ INSTEAD = {
     "CSVLogger": "metrics.parquet, which has every epoch",
     "TensorBoard": "`python -m sweep run FILE --tensorboard`, which writes the event files of all trials",
 }
-"""What does the work of Keras's callbacks here."""
+"""Replacements for Keras's callbacks, by the name of the callback."""
 
 
 class Refused(Incompatible):
-    """The author's code asks for what this loop would silently leave out."""
+    """Raised if the author's code asks for something that this loop would silently ignore."""
 
 
 def check_backend() -> None:
@@ -48,12 +48,15 @@ def check_backend() -> None:
 
 
 def own_methods(model: keras.Model, *names: str) -> list[str]:
-    """Which of these methods a model has instead of Keras's."""
+    """Return which of these methods a model overrides."""
     return [name for name in names if getattr(type(model), name) is not getattr(keras.Model, name)]
 
 
 def check_model(model: keras.Model, *, fit: bool) -> None:
-    """Steps and a `compile` of the model's own, a fixed batch size, a state from batch to batch."""
+    """Raise Refused for a model that has its own steps or `compile`, a fixed batch size, or stateful layers.
+
+    With ``fit``, own steps and a model that its own `compile` has compiled are accepted.
+    """
     kind = type(model)
     for step in () if fit else own_methods(model, "train_step", "test_step"):
         raise Refused(
@@ -80,13 +83,13 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
 
 
 def heard(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
-    """Which of these methods a callback has, of its class or, as `LambdaCallback`, of its own."""
+    """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance."""
     base, kind = keras.callbacks.Callback, type(callback)
     return [name for name in names if getattr(kind, name) is not getattr(base, name) or name in vars(callback)]
 
 
 def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
-    """Methods of a trainable and its callbacks that one of the two loops does not call."""
+    """Raise Refused if a trainable or its callbacks have methods that the chosen loop does not call."""
     if fit and own:
         raise Refused(
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
@@ -98,7 +101,7 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
 
 
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
-    """Raise Refused for those that cannot do their work in any loop, and name all others that this one refuses."""
+    """Raise Refused if a callback cannot work in any loop; the message also names those that only this loop refuses."""
     if not any(map(_why_refused, callbacks)):
         return
     reasons = [_why_refused(callback) or ("" if fit else _heard_by_fit_alone(callback)) for callback in callbacks]
@@ -135,13 +138,17 @@ def _why_refused(callback: keras.callbacks.Callback) -> str:
 
 
 def _instead(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
-    """What does the work of a callback, or of the one of Keras's that it derives from."""
+    """Return what to use instead of a callback, by the class of Keras that it derives from."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
 
 
 def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
-    """Steps of a model's own in `fit`: on several replicas nobody knows whether they scale their loss by them."""
+    """Raise Refused for models that `fit` cannot train correctly.
+
+    On several replicas, models with own steps are refused, because it is unknown whether they scale their loss by the
+    number of replicas. A model that validates needs call() or test_step().
+    """
     kind = type(model)
     own = own_methods(model, "train_step", "test_step", "compile")
     if own and number > 1:
@@ -157,14 +164,14 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 
 
 def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -> str:
-    """Return what to say of a step of a model's own that cannot unpack its data; nothing for another error."""
+    """Return a message about a model's own step that cannot unpack its data; an empty string for any other error."""
     parts = len(data) if isinstance(data, tuple) else 1
     unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
     if unpacked is None:
         return ""
     kind, expected, got = unpacked.groups()
     if not (int(expected) < parts if kind == "too many" else int(got) == parts):
-        return ""  # of something else
+        return ""  # the error is about something else
     given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
     why = "; the weights come from class_weights, or are the third part of the data" if parts == 3 else ""
     return (
@@ -175,7 +182,7 @@ def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -
 
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
-    """What Keras's optimizers do inside `fit` alone, or not under a strategy."""
+    """Raise Refused for options of an optimizer that work only inside `fit`, or not under a strategy."""
     name = type(optimizer).__name__
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         raise Refused(f"optimizer() returned a {name}; `training: {{precision: mixed_float16}}` scales the loss")
@@ -193,9 +200,9 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:
-    """Parameters that cannot reach an optimizer with a schedule, or a model with a `compile`, of its own.
+    """Raise Refused for parameters that have no effect, because the optimizer or `compile` has its own schedule.
 
-    ``read``: they read the learning rate themselves.
+    ``read``: that code reads the learning rate itself.
     """
     both = [name for name in (*standard_hyperparameters.SHAPING, *(() if read else ("learning_rate",))) if name in hp]
     if both:
@@ -209,8 +216,8 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
     """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
-    ``read``: the parameters that model() reads, for its optimizers as well; ``idle``: training does not use the one
-    that Keras and the loop know of, and could clip the gradients of.
+    ``read`` has the parameters that model() reads, possibly for its optimizers. ``idle``: training does not use the
+    optimizer that Keras and the loop know, whose gradients they could clip.
     """
     compiled = bool(own_methods(model, "compile"))
     if not idle and not compiled:
@@ -218,7 +225,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
     several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
     asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
     asked += standard_hyperparameters.CLIPPING if idle or several else ()
-    asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # else each reads some of them
+    asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # each reads some of them
     unread = [name for name in asked if name in hp and name not in read]
     unread += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
     if unread:
@@ -230,7 +237,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
-    """Raise Refused for parameters of a loss by which nothing is trained."""
+    """Raise Refused for parameters of a loss that does not train anything."""
     names = [name for name in idle if name == "label_smoothing" or name.startswith("loss_weights.")]
     if names:
         raise Refused(
@@ -241,12 +248,12 @@ def check_idle_loss(idle: Sequence[str]) -> None:
 
 
 def overrides_call(loss: keras.losses.Loss) -> bool:
-    """Whether a loss has its own way from targets and outputs to one number."""
+    """Return whether a loss overrides how targets and outputs become one number."""
     return type(loss).__call__ is not keras.losses.Loss.__call__
 
 
 def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
-    """A loss that overrides `__call__`: its mean cannot be taken over the parts of a batch."""
+    """Raise Refused for a loss that overrides `__call__`, because its mean cannot be computed from parts of a batch."""
     for name, loss in losses.items():
         if overrides_call(loss):
             raise Refused(
@@ -256,7 +263,7 @@ def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
 
 
 def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
-    """Keys of `compute_metrics` that no metric object holds."""
+    """Raise Refused if `compute_metrics` returns keys that belong to no metric object."""
     results = model.get_metrics_result()
     known = {*results, *(key for result in results.values() if isinstance(result, Mapping) for key in result)}
     extra = sorted(set(returned) - known)
@@ -268,7 +275,7 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
 
 
 def check_unjudged(hp: Hyperparameters) -> None:
-    """With all data trained on, nothing is held out for a schedule to look at."""
+    """Raise Refused for a plateau schedule if all data trains, so that there is no validation."""
     if is_plateau(hp):
         raise Refused(
             "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "

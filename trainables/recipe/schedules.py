@@ -1,7 +1,7 @@
-"""Learning-rate schedules as plain functions of how far the training is.
+"""Learning-rate schedules as plain functions of the training's progress.
 
-A schedule gives a factor of the peak learning rate for each real optimizer update, so accumulation, replicas
-and partial batches cannot bend it. The loop asks for the rates of one epoch at a time.
+A schedule returns a factor of the peak learning rate for each real optimizer update, so gradient accumulation, replicas
+and partial batches do not distort it. The loop asks for the rates of one epoch at a time.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from sweep.patience import Plateau, State
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point of the training."""
+    """A point in the training."""
 
-    share: float  # of the decay: 0 at the end of warm-up, 1 at the end of training
-    epoch: float  # epochs trained before this update, with its fraction
+    share: float  # progress of the decay: 0 at the end of warm-up, 1 at the end of training
+    epoch: float  # epochs trained before this update, with a fraction
 
 
 Schedule: TypeAlias = Callable[[Moment], float]
-"""Factor of the peak rate at a moment after warm-up."""
+"""Returns a factor of the peak rate at a moment after warm-up."""
 
 
 def constant() -> Schedule:
-    """The peak rate throughout."""
+    """Return a schedule of the constant peak rate."""
     return lambda now: 1.0
 
 
 def cosine(final: float) -> Schedule:
-    """Half a cosine from 1 to ``final`` (Loshchilov & Hutter, SGDR, eq. 5, one period)."""
+    """Return half a cosine from 1 to ``final`` (Loshchilov & Hutter, SGDR, eq. 5, one period)."""
     return lambda now: _cosine(1.0, final, now.share)
 
 
 def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
-    """``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before (SGDR, section 3)."""
+    """Return ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before (SGDR, section 3)."""
     lengths = [lengthening**i for i in range(restarts + 1)]
     ends = [sum(lengths[: i + 1]) / sum(lengths) for i in range(restarts)]
 
@@ -54,7 +54,7 @@ def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule
 
 
 def one_cycle(rise: float, initial: float, final: float) -> Schedule:
-    """Up from ``initial`` over a share ``rise`` of the training, then down to ``final``, both in cosines.
+    """Return a rise from ``initial`` during a share ``rise`` of the training, then a fall to ``final``, both cosines.
 
     Source: Smith & Topin, Super-Convergence, section 4; the cosine form is common in libraries.
     """
@@ -68,22 +68,22 @@ def one_cycle(rise: float, initial: float, final: float) -> Schedule:
 
 
 def polynomial(final: float, power: float) -> Schedule:
-    """``(1 - share) ** power`` from 1 to ``final``."""
+    """Return a decay from 1 to ``final`` in proportion to ``(1 - share) ** power``."""
     return lambda now: final + (1 - final) * (1 - min(now.share, 1.0)) ** power
 
 
 def exponential(final: float) -> Schedule:
-    """Geometric decay from 1 to ``final``."""
+    """Return a geometric decay from 1 to ``final``."""
     return lambda now: float(final ** min(now.share, 1.0))
 
 
 def step(drops: int, factor: float) -> Schedule:
-    """``drops`` multiplications by ``factor``, evenly spaced over the decay."""
+    """Return ``drops`` multiplications by ``factor``, evenly spaced over the decay."""
     return lambda now: float(factor ** min(int(now.share * (drops + 1)), drops))
 
 
 def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
-    """A multiplication by ``factor`` after each of these epochs."""
+    """Return a multiplication by ``factor`` after each of these epochs."""
     ends = sorted(epochs)
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
@@ -104,11 +104,12 @@ READS = (
 
 
 def build(hp: Hyperparameters) -> Schedule:
-    """The schedule that the hyperparameters name (``lr_schedule``); raises ValueError for an unknown one.
+    """Return the schedule that ``lr_schedule`` names.
 
-    Reads, where the schedule has use for it: ``lr_final`` (share of the peak at the end), ``lr_power``,
-    ``lr_drops``, ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``,
-    ``lr_initial``. What ``plateau`` reads is with `Plateau`.
+    Reads those that the schedule uses: ``lr_final`` (share of the peak at the end), ``lr_power``, ``lr_drops``,
+    ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``, ``lr_initial``. For
+    ``plateau`` the schedule is constant, and `reduction` reads its parameters.
+    Raises: ValueError: if a parameter is wrong.
     """
     name = hp.text("lr_schedule", "constant", standard=True)
     match name:
@@ -143,9 +144,10 @@ def build(hp: Hyperparameters) -> Schedule:
 def rates(
     schedule: Schedule, *, peak: float, epoch: int, count: int, epochs: int, warmup: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """The learning rates of the ``count`` updates of one epoch (from 1) of ``epochs``, float32.
+    """Return the learning rates of the ``count`` updates of one epoch (from 1) of ``epochs``, as float32.
 
-    The first ``warmup`` updates rise linearly to the peak: update i (from 0) has ``(i + 1) / warmup`` of it.
+    The first ``warmup`` updates of the trial rise linearly to the peak: update i (from 0) has ``(i + 1) / warmup`` of
+    it.
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
@@ -162,7 +164,7 @@ class _EndAsked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _EndlessMoment:
-    """A `Moment` of a training whose end is unknown."""
+    """A `Moment` of a training with an unknown end."""
 
     epoch: float
 
@@ -172,7 +174,7 @@ class _EndlessMoment:
 
 
 def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
-    """Whether a rate of the first ``updates`` depends on how many come in all; an epoch has ``count``."""
+    """Return whether a rate of the first ``updates`` depends on the length of the trial; an epoch has ``count``."""
     try:
         for i in range(warmup, updates):
             schedule(_EndlessMoment(i / count))  # type: ignore[arg-type]  # it has the same attributes
@@ -182,7 +184,10 @@ def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bo
 
 
 def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
-    """Length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``."""
+    """Return the length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``.
+
+    Raises: ValueError: if both are set.
+    """
     epochs, steps = hp.get("warmup_epochs", None), hp.get("warmup_steps", None)
     if epochs is not None and steps is not None:
         raise ValueError("warmup_epochs and warmup_steps are both set, expected one of them")
@@ -192,11 +197,12 @@ def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
 
 
 def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
-    """``learning_rate``, or the rate that an optimizer has of its ``own``, scaled as ``lr_scaling`` says.
+    """Return ``learning_rate``, or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
 
-    With the global batch: not at all (none),
-    linearly (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or by the square root (Krizhevsky, One
-    Weird Trick, section 5), against ``reference_batch_size``, the batch for which the rate was chosen.
+    With the global batch it is scaled not at all (none), linearly (Goyal et al., Accurate, Large Minibatch SGD, section
+    2.1) or by the square root (Krizhevsky, One Weird Trick, section 5), relative to ``reference_batch_size``, the batch
+    for which the rate was chosen.
+    Raises: ValueError: if ``reference_batch_size`` is missing.
     """
     rate = _number(hp, "learning_rate", 1e-3) if own is None else own
     scaling = hp.text("lr_scaling", "none", standard=True)
@@ -225,9 +231,9 @@ def _epochs(hp: Hyperparameters) -> list[float]:
 
 @dataclass
 class Reduction:
-    """Lowers the learning rate by ``factor`` after ``patience`` epochs without a better objective.
+    """Reduction of the learning rate by ``factor`` after ``patience`` epochs without a better objective.
 
-    As Keras's ReduceLROnPlateau; the factor so far is state, for it depends on the epochs that were seen.
+    It does the same as Keras's ReduceLROnPlateau. The factor so far depends on past epochs, so it is saved as state.
     """
 
     plateau: Plateau
@@ -237,29 +243,29 @@ class Reduction:
     scale: float = 1.0
 
     def hear(self, value: float) -> None:
-        """Count one epoch in."""
+        """Count the objective of one epoch."""
         self.plateau.hear(value)
         if self.plateau.waited >= self.patience:
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 
     def state(self) -> State:
-        """What a checkpoint must hold."""
+        """Return what a checkpoint must hold."""
         return {**self.plateau.state(), "scale": self.scale}
 
     def restore(self, state: State) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint's state."""
         self.plateau.restore(state)
         self.scale = state["scale"] or self.scale
 
 
 def is_plateau(hp: Hyperparameters) -> bool:
-    """Whether the rate falls where the validation gets no better."""
+    """Return whether the trial's schedule is plateau."""
     return hp.text("lr_schedule", "constant", standard=True) == "plateau"
 
 
 def reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
-    """The reduction of a trial whose ``lr_schedule`` is plateau.
+    """Return the reduction of a trial whose ``lr_schedule`` is plateau; None for others.
 
     Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0).
     """

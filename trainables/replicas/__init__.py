@@ -1,1 +1,1 @@
-"""What makes several replicas and micro-batches train the model that one would."""
+"""Corrections by which several replicas and micro-batches train the same model as one replica."""

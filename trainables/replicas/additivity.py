@@ -1,8 +1,9 @@
-"""Whether what a program computes of a batch follows from its parts, as it must where several parts make one batch.
+"""Checks that what a program computes for a batch follows from its parts, as training in several parts requires.
 
-Before the first update, a few examples are computed in training and in evaluation: once whole, by each replica, and cut
-as a batch is. Losses, what layers add to them, metrics, and all variables that the graphs write must come out alike;
-draws that do not follow the examples show in these. What differs would train another model, and is refused by name.
+Before the first update, some examples are computed in training and in evaluation: once whole, by each replica, and once
+cut as a batch is cut. Losses, losses added by layers, metrics, and all variables that the graphs write must agree.
+Random draws that do not follow the examples show up in these. A program that differs would train another model, and is
+refused with the name of what differs.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ from trainables.replicas.slices import Slice
 from trainables.state.owned import Held, State
 
 EXAMPLES = 31
-"""How many are tried: an odd number, for parts of unlike sizes."""
+"""Number of examples: odd, so that the parts have different sizes."""
 RELATIVE, RELATIVE_OF_HALF = 1e-4, 5e-2
-"""Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
-by, ten times that."""
+"""Tolerances relative to a value, larger than rounding, as sums over a batch are computed in another order.
+
+For the change of a variable, the tolerance is ten times as large.
+"""
 ABSOLUTE = 1e-6
 ROUNDED = 1e-2
-"""Of these shares, by which weights are moved to see whether rounding explains a difference."""
+"""Fraction of these tolerances by which weights are perturbed, to test whether rounding explains a difference."""
 ON = 0.5
-"""What a number is tried as that is 0, for now."""
+"""Value that replaces a number that is 0 for now, so that its effect is tested."""
 TOGETHER = 2
-"""Micro-batches that are tried; more of them are no other case."""
+"""Number of micro-batches that are tested; more of them do not add a case."""
 ANOTHER = "replicas and micro-batches, which each compute a part, would train another model"
 OVER_REPLICAS = (
     "Let it sum up over replicas what it takes of a batch (tf.distribute.get_replica_context().all_reduce), as "
@@ -50,19 +53,19 @@ OVER_REPLICAS = (
 
 Values: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[tuple[int, int, int]]
-"""Of each replica: from where to where it computes, and how many of these count."""
+"""For each replica: first row, end, and the number of these rows that count."""
 
 
 @dataclass(frozen=True)
 class Mode:
     """One way in which a program computes a slice of a batch."""
 
-    name: str  # as messages call it
+    name: str  # in messages
     compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
-    """Counts the metrics, and gives this slice's shares of mean values; of (examples, their places, slice)."""
+    """Update the metrics and return this slice's parts of mean values, for (examples, their positions, slice)."""
     training: bool = True
-    calls: int = 0  # where its draws are counted from
-    totals: tuple[str, ...] = ()  # the losses whose divisors are counted beforehand
+    calls: int = 0  # number of its first draw
+    totals: tuple[str, ...] = ()  # losses whose divisors must be counted first
     told: str = (
         "{what} is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as the mean "
         "of {count} parts, in {mode}"
@@ -72,35 +75,35 @@ class Mode:
 
 @dataclass(frozen=True)
 class Tried:
-    """What is tried, and how it is read."""
+    """The program under test, and access to its results."""
 
     replicas: Replicas
     state: State
     networks: Sequence[keras.Layer]
-    metrics: Callable[[bool], Values]  # those of training or evaluation since the last call
+    metrics: Callable[[bool], Values]  # the metrics of training or evaluation since the last call
     live: Live | None = None
     micro_batches: int = 1
 
     @property
     def parts(self) -> int:
-        """Into how many a batch is cut."""
+        """Return the number of parts that a batch is cut into."""
         return int(self.replicas.number) * min(self.micro_batches, TOGETHER)
 
     @property
     def counters(self) -> list[Any]:
-        """The variables of metrics."""
+        """Return the variables of metrics."""
         found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
         return list({id(v): v for v in found}.values())
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """All of them, each once."""
+        """Return all layers of the networks, each once."""
         return list({id(part): part for one in self.networks for part in one._flatten_layers()}.values())
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of some examples: mean values, metrics, and the variables that were written, of each replica."""
+    """The results for some examples: mean values, metrics, and on each replica the variables that were written."""
 
     values: Values
     metrics: Values
@@ -108,7 +111,7 @@ class Found:
 
 
 def check(tried: Tried, modes: Sequence[Mode], data: Examples) -> None:
-    """Raise Refused for what does not follow from the parts of a batch; all state is as it was afterwards."""
+    """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
     if _size(first) < 2:
@@ -134,9 +137,9 @@ class _One:
         self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if rounds else RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
-        """Raise Refused where these examples give something else in parts.
+        """Raise Refused if these examples give different results in parts.
 
-        ``bold``: they are computed with numbers that no trial has set; what fails by that is left out.
+        With ``bold``, numbers are tested that no trial has set, so an error of the computation itself is ignored.
         """
         size = _size(examples)
         try:
@@ -157,7 +160,10 @@ class _One:
 
     @contextmanager
     def turned_on(self) -> Iterator[None]:
-        """Inside the block, what another trial's live number or a hook may turn on is: no such number is 0."""
+        """Give live numbers and scalar variables that are 0 another value inside the block.
+
+        Thus what another trial or a hook may turn on later is tested, too.
+        """
         state = self._tried.state
         others = [state[path] for path in state if id(state[path].raw) not in self._raws]
         off = [v.raw for v in others if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]]
@@ -169,10 +175,10 @@ class _One:
             finally:
                 state.rewind({id(raw) for raw in off})
 
-    # ---- one look
+    # ---- one computation
 
     def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> Found:
-        """What comes of examples, whole or cut at these ``edges``; the state is put back."""
+        """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
         if edges is not None:
@@ -204,7 +210,7 @@ class _One:
     def _put_back(self) -> None:
         self._tried.state.rewind(self._raws)
 
-    # ---- what differs
+    # ---- differences
 
     def _value_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
@@ -250,7 +256,7 @@ class _One:
         for name, value in whole.metrics.items():
             one, other = (np.ravel(np.asarray(found, np.float64)) for found in (value, parts.metrics[name]))
             apart = np.isfinite(one) & ~(np.abs(one - other) <= self._relative * np.abs(one) + ABSOLUTE)
-            if apart.any():  # of a metric with a value for each class, say, the first that differs
+            if apart.any():  # such as a metric with a value per class: name the first that differs
                 place = int(np.argmax(apart))
                 differing[name] = (
                     f"metric {name!r} is {one[place]:.6g} for {size} examples in {self._mode.name} and "
@@ -261,14 +267,14 @@ class _One:
         return differing
 
     def _owner(self, held: Held, path: str) -> str:
-        for layer in reversed(self._tried.layers):  # the inner ones first
+        for layer in reversed(self._tried.layers):  # inner layers first
             own = [*layer.variables, *vars(layer).values()]
             if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
     def _rounded(self, examples: Any, size: int) -> Found:
-        """What comes of the examples at once where weights are others by rounding: it may explain a difference."""
+        """Return the results for whole examples with weights perturbed by rounding, which may explain a difference."""
         state, random = self._tried.state, np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
         before = {id(raw): (raw, values) for raw in weights if (values := state.values(raw)) is not None}
@@ -287,15 +293,15 @@ def _size(examples: Any) -> int:
 
 
 def _cuts(size: int, parts: int) -> list[list[int]]:
-    """Where to cut: evenly, as a batch is, and once so that the last part has nearly all."""
+    """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
     even = [bounds(size, i, parts)[0] for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
 def _traced_in_float32(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """What `_traced` gives, and whether it computes in half precision.
+    """Return what `_traced` returns, and whether it computes in half precision.
 
-    That is avoided, for its rounding hides small differences; a layer may compute in no other type, though.
+    Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
     """
     mixed = [layer for layer in tried.layers if _is_mixed(layer)]
     try:
@@ -326,7 +332,10 @@ def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
 
 
 def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
-    """What computes a micro-batch of each replica, and its graph; sizes are as unknown as in training."""
+    """Return the function that computes a micro-batch on each replica, and its graph.
+
+    As in training, sizes are unknown when it is traced.
+    """
     number, numbers = tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.int32)
     signature = [
         batch_specs(examples),
@@ -343,7 +352,7 @@ def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
             cut.draw(tf.constant(0), tf.constant(0), mode.calls)
             with slices.entered(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
-            for variable in tried.counters:  # a tracker in a layer counts whatever it is given
+            for variable in tried.counters:  # a metric tracked by a layer counts all rows that it gets
                 if variable.synchronization == "on_read":
                     variable.assign(variable * tf.cast(cut.real, variable.dtype))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
@@ -359,7 +368,7 @@ def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def _settled(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """Let batch normalisation use its moving statistics: those of micro-batches are known to differ."""
+    """Make batch normalisation use its moving statistics; the statistics of micro-batches are known to differ."""
     with ExitStack() as stack:
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
@@ -373,11 +382,11 @@ def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.T
     return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
 
 
-# ---- which layer it is
+# ---- the layer that causes a difference
 
 
 def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float) -> str:
-    """What to say of the first layer that gives examples something else in parts; nothing where none does."""
+    """Return a message about the first layer whose outputs differ in parts; an empty string if there is none."""
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
 
@@ -393,7 +402,7 @@ def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequenc
     whole, parts = one._found(examples, size).values, one._found(examples, size, edges).values
     for place, layer in enumerate(layers):
         if whole[f"{place} has other rows"] or parts[f"{place} has other rows"]:
-            continue  # such as a table of positions: in one of the parts it may have as many rows as there are examples
+            continue  # such as a table of positions, which may by chance have as many rows as one part has examples
         value, other = np.asarray(whole[str(place)]), np.asarray(parts[str(place)])
         apart = np.abs(value - other)
         if np.all(np.isfinite(value)) and not np.all(apart <= 10 * relative * np.abs(value).max(initial=0.0)):
@@ -409,13 +418,13 @@ def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequenc
 
 @contextmanager
 def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
-    """Note what each layer gives for each example of a slice, in the order in which they end."""
+    """Record each layer's outputs for each example of a slice inside the block, in the order in which layers finish."""
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         outputs = original(*args, **kwargs)
         cut = slices.current()
         for output in tf.nest.flatten(outputs):
-            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # in a loop or branch
+            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # inside a loop or branch
                 continue
             if output.dtype.is_floating and output.shape.rank:
                 called[id(cut)].append((layer, *_of_each(output, cut)))
@@ -432,9 +441,9 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
 
 
 def _of_each(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a weighted mean of each example's outputs, in its place in the batch, and 1 where it has other rows.
+    """Return a weighted mean of each example's outputs, at its position in the batch, and 1 if the rows do not match.
 
-    Zeros where it has no row of its own.
+    Examples of other slices get 0, and so do all if the output has another number of rows than the slice.
     """
     rows = cut.stop - cut.start
 

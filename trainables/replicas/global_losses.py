@@ -1,4 +1,4 @@
-"""Keras's losses, averaged over the global batch instead of over one replica's part of it."""
+"""Keras's losses, averaged over the global batch instead of one replica's part of it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
 
 class GlobalLoss:
-    """One loss of a compiled model.
+    """One loss of a compiled model, to be called for slices.
 
-    Called for a slice, it gives a value whose average over all slices, each by its share of the examples, is
-    the loss that Keras computes on one device for the whole batch: whatever the reduction, masks and sample
-    weights are. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
+    The average of its values over all slices, weighted by their fractions of the examples, is the loss that Keras
+    computes on one device for the whole batch, for all reductions, masks and sample weights. Source of the reductions:
+    keras/src/losses/loss.py, `reduce_weighted_values`.
     """
 
     def __init__(
         self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
     ) -> None:
-        """``weight``: of it in the total, which Keras multiplies by."""
+        """Set ``weight``, the loss's weight in the total, which Keras applies."""
         self.name, self._weight, self._scale = name, weight, scale
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
             raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
-        self.counts_first = False  # its divisor is not known before all slices were computed once
+        self.counts_first = False  # True if its divisor is unknown until all slices are computed once
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
@@ -55,17 +55,17 @@ class GlobalLoss:
             keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
         )
         values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
-        ignored = getattr(values, "_keras_mask", None)  # `ignore_class`
+        ignored = getattr(values, "_keras_mask", None)  # from `ignore_class`
         mask = ignored if mask is None else mask if ignored is None else mask & ignored
         weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
         counts = self.reduction != "sum" and (mask is not None or weighed)
-        self.counts_first |= counts  # augment() may bring weights that the validation has not
+        self.counts_first |= counts  # augment() may add weights that the validation data lacks
         if values.shape.rank == 0 and sample_weight is not None:
             raise Refused(
                 f"loss {self.name!r} gives one number for a batch, which sample and class weights cannot weigh; "
                 "let its call() return one loss for each example"
             )
-        if cut is None:  # Keras builds the model without computing
+        if cut is None:  # Keras builds the model symbolically
             return tf.reduce_sum(values)
         if values.shape.rank == 0:
             return values  # the author has averaged over the slice
@@ -89,15 +89,15 @@ class GlobalLoss:
 
 
 class Noted:
-    """One loss of a compiled model as Keras computes it; of several, each is noted for its mean over an epoch.
+    """One loss of a compiled model, computed by Keras, which is recorded for its mean over an epoch.
 
-    Keras's own means of them weigh a partial batch like a whole one.
+    Keras's own means give a partial batch the same weight as a whole one.
     """
 
     counts_first = False
 
     def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
-        """``weight``: of it in the total, which Keras multiplies by."""
+        """Set ``weight``, the loss's weight in the total, which Keras applies."""
         self.name, self.loss, self._weight = name, loss, weight
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
@@ -111,14 +111,17 @@ class Noted:
 
 
 class _Mixed(keras.losses.Loss):
-    """A loss against two labels at once, by their shares: for crossentropy that against the mixed distribution."""
+    """A loss against two labels at once, weighted by their shares.
+
+    For crossentropy, this equals the loss against the mixed distribution.
+    """
 
     def __init__(self, loss: keras.losses.Loss, mixture: slices.Mixture) -> None:
         super().__init__(loss.name, loss.reduction, loss.dtype)
         self._loss, self._mixture = loss, mixture
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Losses of the examples, or of each of their elements."""
+        """Return the losses of the examples, or of each of their elements."""
         labels = (self._mixture.own, self._mixture.other)
         own, other = (self._loss.call(tf.cast(y, self.dtype), y_pred) for y in labels)
         if own.shape.rank == 0:
@@ -138,7 +141,10 @@ def _note_examples(cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumbe
 
 
 def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
-    """The loss as it is, or where these targets are mixed labels the one against both; and its first argument."""
+    """Return a loss and its first argument; for mixed labels, a loss against both labels.
+
+    Raises: Refused: if the loss cannot be computed for mixed labels.
+    """
     mixture = None if cut is None else cut.mixture(y_true)
     if mixture is None:
         function = getattr(getattr(loss, "fn", None), "__name__", "")
@@ -165,14 +171,15 @@ def install(
     *,
     whole: bool,
 ) -> tuple[GlobalLoss | Noted, ...]:
-    """Weigh the losses of a compiled and built model, and replace them unless the ``whole`` batch is one slice.
+    """Set the weights of a compiled and built model's losses, and replace them by losses for slices.
 
-    ``weights`` by the name of an output; ``scale`` multiplies what the new ones give for a slice; ``batch``: an
-    example to try them with, None where the model's own steps call them with something else. Raises ValueError for a
-    weight of an output without loss, Refused for losses that cannot be cut.
+    With ``whole``, each batch is one slice, so Keras's losses are only recorded. ``weights`` are by output name;
+    ``scale`` multiplies the values of the new losses; ``batch`` is an example to call them with, or None if the model's
+    own steps call them in another way. Returns the new losses; empty without compiled ones.
+    Raises: ValueError: if a weight's output has no loss. Refused: if a loss cannot be computed in slices.
     """
     compiled = model._compile_loss
-    if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not ask for them
+    if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not use them
         if weights:
             raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
         return ()
@@ -197,16 +204,16 @@ def install(
 
 
 SPREAD = ("examples_mean", "examples_square")
-"""Sums of an evaluation: of what each example adds to the loss, and of the squares of that."""
+"""Sums of an evaluation: of each example's part of the loss, and of the squares of these."""
 
 
 def of_each_example(
     loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tf.Tensor | None:
-    """What each example adds to the mean that a compiled loss gives, of shape (examples,).
+    """Return what each example adds to the mean of a compiled loss, of shape (examples,).
 
-    None where the loss is no mean over examples (a sum, one number for a batch, masked, or divided by weights), and for
-    losses of an author's own: a second call of one could change what it holds.
+    None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights), and for
+    an author's own losses, because a second call could change their state.
     """
     function = getattr(loss, "fn", loss)
     if not all(module.startswith("keras.") for module in (type(loss).__module__, function.__module__)):
@@ -221,7 +228,7 @@ def of_each_example(
         keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, loss.dtype), y) for y in (y_true, y_pred)
     )
     values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), loss.dtype)
-    if getattr(values, "_keras_mask", None) is not None or not values.shape.rank:  # rank 0, or not known
+    if getattr(values, "_keras_mask", None) is not None or not values.shape.rank:  # rank 0, or unknown
         return None
     if weighed:
         values, weights = squeeze_or_expand_to_same_rank(values, tf.cast(sample_weight, values.dtype))
@@ -231,7 +238,7 @@ def of_each_example(
 
 
 def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:
-    """This slice's share of the means over the global batch of `SPREAD`; NaN where a loss is no mean over examples."""
+    """Return this slice's parts of the means of `SPREAD` over the global batch; NaN if unknown for a loss."""
     known: Sequence[tf.Tensor | None] = cut.examples or ()
     vectors = [vector for vector in known if vector is not None]
     if not vectors or len(vectors) < len(known):
@@ -242,5 +249,5 @@ def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:
 
 
 def deviation(mean: float, square: float) -> float:
-    """The standard deviation over examples; NaN where it is not known."""
+    """Return the standard deviation over examples from the means of values and squares; NaN if these are unknown."""
     return math.sqrt(max(square - mean * mean, 0.0))

@@ -1,6 +1,6 @@
-"""What Keras 3.15 gets wrong under a strategy and our loop sets right; one function each.
+"""Corrections of Keras 3.15 for training under a strategy with our loop, one function each.
 
-Each uses a private name of Keras, which `tests/trainables/replicas/test_keras_corrections.py` holds to its contract.
+Each uses a private name of Keras, whose behaviour `tests/trainables/replicas/test_keras_corrections.py` checks.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
-"""Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
+"""Range of seeds that Keras draws by Python's `random` (keras/src/random/seed_generator.py, `make_default_seed`)."""
 
 
 _UIDS = "object_name_uids"
-"""Where Keras counts the names that it has given (keras/src/utils/naming.py)."""
+"""Name under which Keras counts the names of objects (keras/src/utils/naming.py)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
-    """Let the optimizer apply gradients as they are given: they are sums over all replicas already.
+    """Make the optimizer apply gradients as they are, because they are already sums over all replicas.
 
-    Keras sums them itself, after clipping each replica's share (keras/src/backend/tensorflow/optimizer.py,
-    `_all_reduce_sum_gradients`): the global norm is then never seen.
+    Keras would sum them itself, after clipping each replica's part (keras/src/backend/tensorflow/optimizer.py,
+    `_all_reduce_sum_gradients`), and so never use the global norm.
     """
     optimizer._all_reduce_sum_gradients = list
 
 
 def synchronise_batch_norm(model: keras.Model) -> None:
-    """Let batch normalisation use the statistics of the global batch.
+    """Make batch normalisation use the statistics of the global batch.
 
-    Otherwise each replica normalises by its own share, the moving statistics differ between replicas and a
-    checkpoint holds only the first's (`BatchNormalization(synchronized=False)`, the default); with
-    ``synchronized=True`` masks are still left out, and an empty batch counts as zeros.
+    By default (`BatchNormalization(synchronized=False)`), each replica normalises by its own part, the moving
+    statistics differ between replicas, and a checkpoint holds only those of the first. Even with ``synchronized=True``,
+    masks are ignored, and an empty batch counts as zeros.
     """
     for layer in _layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
@@ -59,11 +59,11 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 
 
 def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance over all replicas, in one sum.
+    """Return mean and variance over all replicas, with one reduction.
 
-    Each replica gives those of its own slice, in a place of its own, and puts those of all together (Chan et al.,
-    Updating Formulae and a Pairwise Algorithm for Computing Sample Variances): a sum of squares would lose the variance
-    of numbers that are far from 0.
+    Each replica writes the moments of its own slice to a separate place, and then combines those of all replicas (Chan
+    et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances). A sum of squares would lose the
+    variance of numbers that are far from 0.
     """
     found = _own_moments(inputs, mask, layer._reduction_axes)
     count, mean, squares = tf.unstack(of_each_replica(tf.stack(found)), axis=1)
@@ -71,17 +71,17 @@ def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tu
     middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
     between = count * tf.square(mean - tf.stop_gradient(middle))
     variance = tf.math.divide_no_nan(tf.reduce_sum(squares + between, 0), total)
-    some = total > 0  # none: the moving statistics stay as they are
+    some = total > 0  # if there are none, the moving statistics do not change
     moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
     return tf.where(some, middle, moving[0]), tf.where(some, variance, moving[1])
 
 
 def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
-    """How many numbers a slice has of each channel, their mean, and the sum of their squared distances from it."""
+    """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
     cut, axes = slices.current(), list(axes)
 
     def total(values: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(values, axes, keepdims=True)  # without, a gradient would ask the host for shapes
+        return tf.reduce_sum(values, axes, keepdims=True)  # otherwise, the gradient asks the host for shapes
 
     if mask is None:
         mean = tf.reduce_mean(inputs, axes, keepdims=True)
@@ -101,18 +101,18 @@ def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int])
 
 
 def take_whole_losses(model: keras.Model) -> None:
-    """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas.
+    """Weight losses that layers add by the slices' fractions, instead of dividing them by the number of replicas.
 
-    As in Keras, a loss that a layer adds in half precision counts in float32 beside the others.
+    As in Keras, a loss that a layer adds in half precision is added in float32.
     """
     model._aggregate_additional_loss = lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx())
 
 
 def keep_arithmetic_on_devices() -> None:
-    """Let Keras compute with what GPUs have kernels for; the numbers stay what they are. Once per process.
+    """Make Keras compute with operations that have GPU kernels, without changing results. Once per process.
 
-    A sum that drops dimensions asks the host for a shape in its gradient, and the comparison by which Keras's `argmax`
-    tells a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) takes place on the host.
+    The gradient of a sum that drops dimensions asks the host for a shape, and the comparison by which Keras's `argmax`
+    detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host.
     """
     if isinstance(keras_numpy.signbit, functools.partial):
         return
@@ -141,11 +141,11 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
 
 
 def let_variables_be_numbers() -> None:
-    """Let Python make a number of a variable that lies on several replicas, as of any other. Once per process.
+    """Let Python convert a variable on several replicas to a number, like any other variable. Once per process.
 
-    `float(self.beta)` in a hook of an author's is what works on one; TensorFlow leaves it out under a strategy.
+    `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
-    for name, kind in (("__float__", float), ("__int__", int)):  # others TensorFlow itself asks for while it traces
+    for name, kind in (("__float__", float), ("__int__", int)):  # TensorFlow itself asks for other ones while it traces
         if name not in vars(values.DistributedVariable):
             setattr(values.DistributedVariable, name, functools.partialmethod(_as_number, kind))
 
@@ -155,10 +155,10 @@ def _as_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
 
 
 def leave_losses_whole() -> None:
-    """Let a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) be the mean over its slice.
+    """Make a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) the mean over its slice.
 
-    Keras divides what each replica computes by their number (keras/src/losses/loss.py, `reduce_values`), for its own
-    sum over replicas; in our loop the shares of the slices do that. Once per process, without effect elsewhere.
+    Keras divides each replica's value by the number of replicas (keras/src/losses/loss.py, `reduce_values`), because it
+    sums over them. In our loop, the slices' fractions do that. Once per process, without effect outside a slice.
     """
     if hasattr(loss_module.scale_loss_for_distribution, "__wrapped__"):
         return
@@ -174,9 +174,9 @@ def leave_losses_whole() -> None:
 
 
 def number_losses(model: keras.Model) -> None:
-    """Let losses of several outputs with one name, as those of a subclassed model have, be mse, mse_1 and so on.
+    """Make names of losses unique, as several outputs of a subclassed model have one name: mse, mse_1 and so on.
 
-    Keras tells the last one's mean alone (keras/src/trainers/trainer.py, `get_metrics_result`).
+    Keras would report only the last one's mean (keras/src/trainers/trainer.py, `get_metrics_result`).
     """
     compiled, times = model._compile_loss, Counter[str]()
     for place, entry in enumerate(compiled._flat_losses):
@@ -187,17 +187,17 @@ def number_losses(model: keras.Model) -> None:
 
 
 def part_losses(model: keras.Model) -> None:
-    """Keep what layers add to the loss apart for each replica.
+    """Separate what layers add to the loss on each replica.
 
-    Layers collect it in one list; where replicas meet inside the model (batch normalisation does), one clears
-    what another has added (keras/src/layers/layer.py, `_clear_losses`).
+    Layers collect it in one list. If replicas wait for each other inside the model, as for batch normalisation, one
+    replica clears what another has added (keras/src/layers/layer.py, `_clear_losses`).
     """
     for layer in _layers(model):
         layer._losses = _ThreadList()
 
 
 class _ThreadList(threading.local):
-    """A list that each thread has for itself: TensorFlow traces each replica in a thread."""
+    """A list with separate items for each thread, because TensorFlow traces each replica in a thread."""
 
     def __init__(self) -> None:
         self._items: list[Any] = []
@@ -223,7 +223,7 @@ class _ThreadList(threading.local):
 
 @contextmanager
 def numbering_kept() -> Iterator[None]:
-    """Number what is made after the block as if nothing had been made inside: a notebook goes on with its own names."""
+    """Restore the numbering of names after the block, so that a notebook's own names are not affected by it."""
     kept = global_state.get_global_attribute(_UIDS)
     numbers = None if kept is None else kept.copy()
     try:
@@ -233,16 +233,16 @@ def numbering_kept() -> Iterator[None]:
 
 
 def number_layers_anew() -> None:
-    """Let the next model's layers be named as if it were the first: dense, dense_1, ...; inside of `numbering_kept`.
+    """Restart the numbering of layers' names: dense, dense_1, ...; to be used inside `numbering_kept`.
 
-    Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
-    before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
+    Keras keeps counting while the process lives (keras/src/utils/naming.py). Names would depend on earlier trials, and
+    TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB per trial.
     """
     naming.reset_uids()
 
 
 class _Seeds:
-    """Python's `random`, as Keras knows it."""
+    """A replacement for Python's `random` in Keras that counts the seeds drawn."""
 
     given = 0
 
@@ -253,7 +253,7 @@ class _Seeds:
 
 @contextmanager
 def seeds_counted() -> Iterator[_Seeds]:
-    """Count the seeds that Keras draws in the block, for initialisers and random layers: all else the author draws."""
+    """Count the seeds that Keras draws inside the block, for initializers and random layers."""
     seeds, before = _Seeds(), seed_generator.python_random
     seed_generator.python_random = seeds
     try:
@@ -263,7 +263,7 @@ def seeds_counted() -> Iterator[_Seeds]:
 
 
 def outputs_in_float32(model: keras.Model) -> None:
-    """Let the layers that a model's outputs come from compute in float32 under a mixed policy."""
+    """Make the layers that produce a model's outputs compute in float32 under a mixed policy."""
     for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
         layer = output._keras_history.operation
         if isinstance(layer, keras.Model):
@@ -273,7 +273,7 @@ def outputs_in_float32(model: keras.Model) -> None:
 
 
 def compiled_with(model: keras.Model) -> dict[str, Any]:
-    """What a model's `compile` was given."""
+    """Return the arguments of a model's `compile`."""
     given = model._compile_config.config
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
@@ -285,7 +285,7 @@ def compiled_with(model: keras.Model) -> dict[str, Any]:
 
 
 def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
-    """The layers, by identity, whose `call` adds to the loss."""
+    """Return the identities of the layers whose `call` adds to the loss."""
     found: set[int] = set()
     layers = _layers(model)
     for layer in layers:
@@ -299,7 +299,7 @@ def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = T
 
 
 def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
-    """What layers have added to the loss in the call that was traced last, each by the name of its layer."""
+    """Return the losses added by layers in the last traced call, by a description of the layer."""
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _layers(model):
         for loss in layer._losses:
@@ -312,7 +312,7 @@ def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
 
 
 def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
-    """Call the losses without computing."""
+    """Call the losses on symbolic tensors."""
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
@@ -321,14 +321,14 @@ def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
 
 
 def symbolic(batch: Any) -> Any:
-    """Stand-ins for a batch, of any size, by which Keras computes shapes alone."""
+    """Return symbolic tensors like a batch of any size, by which Keras computes only shapes."""
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
     )
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Without a compiled loss: raise Refused unless the model's layers, weights or `compute_loss` give one."""
+    """Raise Refused if a model without a compiled loss has no other: of a layer, a regularizer or `compute_loss`."""
     own = own_methods(model, "compute_loss")
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return
@@ -341,12 +341,12 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
-    """Create all variables of model, optimizer, loss and metrics before the first trace, without computing."""
+    """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything."""
     model._symbolic_build(data_batch=batch)
 
 
 def leave_building_to_steps(model: keras.Model) -> None:
-    """Let `fit` and `evaluate` not call the model and its loss with the data to build them: its own steps have."""
+    """Keep `fit` and `evaluate` from calling the model and its loss to build them; its own steps have built them."""
     model._symbolic_build = _build_nothing
 
 

@@ -1,12 +1,13 @@
-"""Keras's and TensorFlow's random functions inside of a slice: what the whole batch draws, cut.
+"""Random functions of Keras and TensorFlow inside a slice, which draw the slice's rows of the whole batch's draws.
 
-The kernels (`numbers/draws.py`) draw the rows of a slice. What is left is where their seeds come from. Keras's
-generators advance with each draw; slices of one batch, and passes over it, draw from the same seeds, so the generators
-stay as they are until the batch is done and are then counted on. A batch that is one slice and passed once is Keras's
-own, loops of random steps included. Seeds lie in the host's memory, where kernels want them: a GPU would be waited for.
+The kernels (`numbers/draws.py`) draw the rows of a slice; this module provides their seeds. Keras's generators advance
+with each draw. Slices of one batch, and repeated passes over it, must draw from the same seeds, so the generators do
+not change until the batch is done, and are then advanced. A batch that is one slice with one pass uses Keras's own
+draws, including those in loops. Seeds stay in the host's memory, where kernels need them; on a GPU, each would have to
+be waited for.
 
-What has no seed (`tf.random`, whose kernels have a state of their own, and `keras.random` without one) follows the
-trial: there, and while a model is made, stateless kernels take their place.
+Draws without a seed (`tf.random`, whose kernels have their own state, and `keras.random` without a seed) follow the
+trial: inside a slice, and while a model is built, stateless kernels replace them.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from trainables.replicas.slices import Slice
 from trainables.state import origins
 
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
-"""Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
+"""Functions of `keras.random` that do not draw per example: their draws depend on all of their inputs."""
 
 
 class NotPerExample(Exception):
-    """A layer draws random numbers for a batch as a whole, which replicas cannot do alike."""
+    """Raised if a layer draws random numbers for a whole batch, which several parts cannot do consistently."""
 
 
 _here = threading.local()
 
 
 def install() -> None:
-    """Take part in all draws; once per process, without effect outside of a slice and of `following_the_trial`."""
+    """Replace random functions once per process; without effect outside slices and `following_the_trial`."""
     install_draws()
     _replace(keras_random, "draw_seed", _seed)
     _replace(keras_random, "dropout", _dropout)
@@ -55,16 +56,16 @@ def install() -> None:
 
 @dataclass
 class Making:
-    """While a trial's model is made."""
+    """State during the building of a trial's model."""
 
-    drew: bool = False  # whether `keras.random` drew what is no variable's first value: constants of the graph
+    drew: bool = False  # True if `keras.random` drew constants of the graph, besides initial values of variables
 
 
 @contextmanager
 def following_the_trial() -> Iterator[Making]:
-    """Let `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is made.
+    """Make `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is built.
 
-    The trial has seeded it; Keras would go on with a generator that lives as long as the process.
+    The trial has seeded Python's generator; Keras would use one that lives as long as the process.
     """
     install()
     _here.making = making = Making()
@@ -75,14 +76,14 @@ def following_the_trial() -> Iterator[Making]:
 
 
 def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
-    """The seed generators of these networks' layers."""
+    """Return the seed generators of these networks' layers."""
     found = [seed for network in networks for layer in network._flatten_layers() for seed in layer._seed_generators]
     return list({id(generator): generator for generator in found}.values())
 
 
 @contextmanager
 def begun_with(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Inside of what XLA compiles: the states of generators, by id, which it cannot read in the host's memory."""
+    """Provide the states of generators, by id, inside code that XLA compiles and that cannot read the host's memory."""
     before = getattr(_here, "seeds", None)
     _here.seeds = seeds
     try:
@@ -109,7 +110,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
 
 def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """What `keras.random` draws with."""
+    """Return the seed that `keras.random` draws with."""
     seed = given["seed"]
     if cut is None or cut.draws is None:
         _here.making.drew |= tf.executing_eagerly() and not origins.initialises()
@@ -133,7 +134,7 @@ def _counted(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) ->
 
 
 def _refuse_loops(cut: Slice) -> None:
-    """Each turn of a loop would draw the same."""
+    """Raise NotPerExample (or CannotCompile) inside a loop, where each iteration would draw the same numbers."""
     graph = tf.compat.v1.get_default_graph()
     while graph is not cut.graph and graph is not None:
         if type(graph).__name__ == "WhileBodyFuncGraph":
@@ -147,7 +148,7 @@ def _refuse_loops(cut: Slice) -> None:
 
 
 def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """As Keras's, at a rate that another trial may change."""
+    """Apply dropout as Keras does, with a rate that may be a live number."""
     inputs, rate = given["inputs"], given["rate"]
     if not isinstance(rate, LiveNumber):
         return original(**given)
@@ -168,7 +169,7 @@ def _whole(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any
 def _without_state(
     stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
 ) -> Any:
-    """Replace a kernel with a state of its own, which no seed sets once it runs."""
+    """Replace a kernel with its own state, which no seed can set once it runs, by a stateless one."""
     given = {k: v for k, v in given.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
         return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)

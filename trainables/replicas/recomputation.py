@@ -1,7 +1,7 @@
-"""Gradient checkpointing: activations are computed again in the backward pass instead of kept.
+"""Gradient checkpointing: activations are recomputed in the backward pass instead of stored.
 
-Keras's own `RematScope` fails inside a graph ("custom_gradient ... keywords arguments only when eager"). Source:
-Chen et al., Training Deep Nets with Sublinear Memory Cost.
+Keras's own `RematScope` fails inside a graph ("custom_gradient ... keywords arguments only when eager"). Source: Chen
+et al., Training Deep Nets with Sublinear Memory Cost.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
 
 def install(model: keras.Model, adding: Collection[int]) -> None:
-    """Recompute the layers of a model that are functions of their inputs and trainable weights alone.
+    """Recompute the activations of those layers that depend only on their inputs and trainable weights.
 
-    What has state or draws random numbers (batch normalisation, dropout) would do so twice: its activations
-    are kept. So are those of the layers, by identity, that are ``adding`` to the loss, which would lose its gradient.
+    Layers with state or random draws (batch normalisation, dropout) would update or draw twice, so their activations
+    are stored. The same holds for the layers, by identity, in ``adding``, which add to the loss: their gradient would
+    be lost.
     """
     for layer in model.layers:
         adds = any(id(part) in adding for part in layer._flatten_layers())
@@ -28,11 +29,11 @@ def install(model: keras.Model, adding: Collection[int]) -> None:
 
 
 def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
-    """Let no weight be updated before all gradients are there.
+    """Make an optimizer wait for all gradients before it updates any weight.
 
-    What is recomputed reads weights in the backward pass. TensorFlow 2.21 orders these reads before the update when
-    it traces, and its graph optimisation loses that order: the control edge is dropped for a path through the
-    `IdentityN` of `tf.recompute_grad`, then the `IdentityN` is split. Now and then an earlier layer's gradient was
+    Recomputation reads weights in the backward pass. TensorFlow 2.21 orders these reads before the update when it
+    traces, but its graph optimisation loses the order: it drops the control edge in favour of a path through the
+    `IdentityN` of `tf.recompute_grad`, and then splits the `IdentityN`. Occasionally, an earlier layer's gradient was
     computed with the new weights of a later one.
     """
     apply = optimizer.apply
@@ -53,12 +54,12 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
 
 def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
-    precision = getattr(get_autocast_scope(), "dtype", None)  # the backward pass lies outside of the layer's
+    precision = getattr(get_autocast_scope(), "dtype", None)  # the backward pass is outside the layer's autocast scope
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
-    if not tensors:  # Keras infers shapes with stand-ins
+    if not tensors:  # Keras infers shapes with placeholders
         return call(*args, **kwargs)
 
-    @tf.recompute_grad  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    @tf.recompute_grad  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def compute(*given: tf.Tensor) -> Any:
         fresh = iter(given)
         filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]

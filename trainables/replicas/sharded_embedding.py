@@ -1,7 +1,7 @@
-"""An embedding whose rows lie on several servers; under any other strategy it is one table like Keras's own.
+"""An embedding whose rows are divided among several servers; under any other strategy it is a single table.
 
-Keras 3 cannot hold a variable in parts: under a parameter server its layers do not see the shards, and whoever trains
-the model takes them from here.
+Keras 3 has no variables in parts. Under a parameter server, its layers do not know the shards, and the training takes
+them from this module.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from trainables.state.checkpoint import Shard
 
 TABLE = "embeddings"
 BLOCK = 4096
-"""Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
+"""Rows that are drawn at once, so that a row's initial values do not depend on the number of servers."""
 _DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
 _EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
 _keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
 
 
 class ShardedEmbedding(keras.layers.Layer):
-    """As `keras.layers.Embedding`: whole numbers from 0 to ``input_dim`` become vectors of ``output_dim``.
+    """A layer like `keras.layers.Embedding`: integers below ``input_dim`` become vectors of length ``output_dim``.
 
-    ``lazy``: with a parameter server, an update changes the rows of its batch alone, also where the optimizer has
-    momentum or decay (as PyTorch's SparseAdam); else all rows, as in Keras, at the cost of the whole table.
-    ``embeddings_initializer``: uniform, normal or another that draws each number by itself.
+    ``lazy``: with a parameter server, an update changes only the rows of its batch, even if the optimizer has momentum
+    or weight decay (like PyTorch's SparseAdam). Otherwise an update changes all rows, as in Keras, and costs as much as
+    the whole table. ``embeddings_initializer``: uniform, normal or another one that draws each number independently.
     """
 
     _shards: tuple[Shard, ...]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """This layer, or Keras's own inside of `as_keras_own`; classes derived from it stay what they are."""
+        """Return this layer, or Keras's own inside `as_keras_own`; subclasses always remain what they are."""
         if cls is ShardedEmbedding and _keras_own.get():
             return _plain(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -64,15 +64,15 @@ class ShardedEmbedding(keras.layers.Layer):
                 f"embeddings_initializer is {kind}, expected uniform, normal, truncated_normal, zeros, ones or "
                 "Constant: the parts of a table are drawn apart"
             )
-        object.__setattr__(self, "_shards", ())  # Keras would track their variables as its own
+        object.__setattr__(self, "_shards", ())  # otherwise Keras would track the shards' variables
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Where its rows lie; none but under a parameter server."""
+        """Return the parts of the table, by rows; empty unless under a parameter server."""
         return self._shards
 
     def build(self, input_shape: Any) -> None:
-        """Make the table, each part of it where it stays."""
+        """Create the table; under a parameter server, each part on its server."""
         if in_scope_of_servers():
             shards = tuple(self._made(device, *rows) for device, rows in self._cut())
             object.__setattr__(self, "_shards", shards)
@@ -80,10 +80,11 @@ class ShardedEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
 
     def call(self, inputs: Any) -> Any:
-        """The rows of these numbers."""
+        """Return the vectors of these numbers."""
         inputs = tf.convert_to_tensor(inputs)
         ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
-        # Each row once: it travels once, and Keras's optimizers square the parts of a gradient that name one twice.
+        # Look up each row once: it is sent once, and Keras's optimizers would square duplicate rows of a gradient
+        # separately.
         if self.shards:
             rows = tf.nn.embedding_lookup([shard.variable for shard in self.shards], ids)
         else:
@@ -92,21 +93,24 @@ class ShardedEmbedding(keras.layers.Layer):
         return tf.ensure_shape(vectors, (*inputs.shape, self.output_dim))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        """One more axis."""
+        """Return the shape with one more axis."""
         return (*input_shape, self.output_dim)
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
-        """As `compute_output_shape`, without a look at the shards."""
+        """Return the output's shape and type without looking up any shard."""
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """All arguments."""
+        """Return all arguments."""
         initializer = keras.initializers.serialize(self.embeddings_initializer)
         own = {"input_dim": self.input_dim, "output_dim": self.output_dim, "lazy": self.lazy}
         return {**super().get_config(), **own, "embeddings_initializer": initializer}
 
     def _cut(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Equal parts in their order, the first ones with a row more: as `tf.nn.embedding_lookup` expects them."""
+        """Yield each server's device and rows, in the division that `tf.nn.embedding_lookup` expects.
+
+        The parts are equal and in order, and the first ones have one more row if needed.
+        """
         devices, start = parameter_server.server_devices(), 0
         for number, device in enumerate(devices):
             count = self.input_dim // len(devices) + (number < self.input_dim % len(devices))
@@ -118,9 +122,9 @@ class ShardedEmbedding(keras.layers.Layer):
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
 
-        with tf.name_scope(""):  # the name that the whole table has elsewhere tells optimizers what does not decay
+        with tf.name_scope(""):  # optimizers exempt variables from decay by name, so it must be the same as elsewhere
             table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=TABLE)
-        with tf.device(device):  # what is drawn here is drawn there
+        with tf.device(device):  # draw on the server
             for block in range(start // BLOCK, -(-stop // BLOCK)):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
                 rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]
@@ -140,7 +144,7 @@ class ShardedEmbedding(keras.layers.Layer):
 
 @contextmanager
 def as_keras_own() -> Iterator[None]:
-    """What is made inside of the block predicts the same and needs nothing of this package."""
+    """Make all layers created inside the block Keras's own: they predict the same and do not need this package."""
     token = _keras_own.set(True)
     try:
         yield
@@ -151,10 +155,10 @@ def as_keras_own() -> Iterator[None]:
 def _plain(
     input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
 ) -> keras.layers.Embedding:
-    """The whole table; ``lazy`` is a matter of training."""
+    """Return an embedding with the whole table; ``lazy`` only concerns training."""
     return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 
 def layers_of(model: keras.Model) -> list[ShardedEmbedding]:
-    """Those of a model, also within layers."""
+    """Return all such layers of a model, including layers within layers."""
     return [layer for layer in model._flatten_layers() if isinstance(layer, ShardedEmbedding)]

@@ -1,7 +1,7 @@
-"""The part of a global batch that the present code computes: one replica's share of one micro-batch.
+"""Slices: the parts of a global batch that one replica computes at once, one for each micro-batch.
 
-What Keras derives from "the batch" (a mean loss, a dropout mask) is derived here from the global batch, so that
-it does not matter how the batch was cut. The slice is thread-local: TensorFlow traces each replica in a thread.
+What Keras derives from "the batch" (a mean loss, a dropout mask) is derived here from the global batch, so results do
+not depend on how it is cut. The current slice is thread-local, because TensorFlow traces each replica in a thread.
 """
 
 from __future__ import annotations
@@ -19,77 +19,81 @@ from trainables.devices.replicas import here, sums
 from trainables.numbers.draws import Draws, Rows, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
-"""Where a slice's draws get their seeds: from Keras's generators, which stay as they are and are counted on when the
-whole batch is done; from these as Keras does it, which each draw changes; from a key of the update."""
+"""Source of the seeds of a slice's random draws.
+
+"counted": Keras's generators, which advance only after the whole batch. "keras": the same generators, which advance at
+each draw, as in Keras. "keyed": a key of the update.
+"""
 
 _present = threading.local()
 
 
 @dataclass(eq=False)
 class Mixture:
-    """Labels that two examples have at once; ``share``: how much the first one's weigh, one number for each row."""
+    """The labels of pairs of mixed examples; ``share`` is the weight of the first label, one number per row."""
 
     own: tf.Tensor
     other: tf.Tensor
     share: tf.Tensor
-    lost: bool = False  # whether a loss has weighed them
+    lost: bool = False  # True once a loss has used them
 
 
 @dataclass(eq=False)
 class Slice:
     """Rows ``start`` to ``stop`` of a global batch of ``size``.
 
-    A slice is never empty, for kernels go wrong on empty batches (oneDNN's convolution returns another shape): where
-    a batch has fewer examples than parts, one of its rows stands in, and is not ``real``: it counts nowhere.
+    A slice is never empty, because kernels fail on empty batches (oneDNN's convolution returns another shape). If a
+    batch has fewer examples than slices, one of its rows stands in: the slice is then not ``real`` and counts nowhere.
     """
 
     size: tf.Tensor
     start: tf.Tensor
     stop: tf.Tensor
-    parts: int = 1  # how many slices the batch is cut into
-    real: tf.Tensor | None = None  # whether these rows are the slice's own; None: always
-    own: tf.Tensor | None = None  # how many they are: 0 where a row stands in
-    in_fit: bool = False  # whether Keras sums what the replicas compute, after a division by their number
+    parts: int = 1  # number of slices of the batch
+    real: tf.Tensor | None = None  # whether the rows are the slice's own; None: always
+    own: tf.Tensor | None = None  # number of its own rows: 0 if a row stands in
+    in_fit: bool = False  # True if Keras divides by the number of replicas and sums over them
     draws: Draws | None = None  # None: nothing is random (evaluation)
     seeds: Seeds = "counted"
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
-    losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's share of its global mean
-    examples: list[tf.Tensor | None] | None = None  # what each adds to each loss, where that is asked for
-    mixes: bool = False  # whether its examples are mixed with others
-    graph: Any = None  # in which it is computed
-    mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)  # by id, with what stands for them
+    losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's part of its mean over the global batch
+    examples: list[tf.Tensor | None] | None = None  # each example's part of each loss, if requested
+    mixes: bool = False  # True if its examples are mixed with others
+    graph: Any = None  # the graph that computes it
+    # By the id of the tensor that stands for the mixed labels, with that tensor.
+    mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)
 
     @classmethod
     def whole(cls, size: tf.Tensor, seeds: Seeds = "counted") -> Slice:
-        """All of a batch."""
+        """Return a slice of the whole batch."""
         return cls(size, tf.constant(0), size, seeds=seeds)
 
     @property
     def count(self) -> tf.Tensor:
-        """Examples in this slice; 0 where a row stands in."""
+        """Return the number of examples in this slice; 0 if a row stands in."""
         return self.stop - self.start if self.own is None else self.own
 
     @property
     def share(self) -> tf.Tensor:
-        """Examples of this slice by those of the global batch."""
+        """Return the fraction of the global batch's examples that are in this slice."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
 
     def share_of(self, mean: Any) -> tf.Tensor:
-        """What this slice's mean adds to that of the global batch; a row that stands in adds nothing."""
+        """Return the contribution of this slice's mean to the mean over the global batch; 0 if a row stands in."""
         return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
     def draw(self, seed: tf.Tensor, update: tf.Tensor, calls: int = 0) -> Draws:
-        """Begin with the random numbers of an update of the global batch, and return them."""
+        """Start the random numbers of an update of the global batch, and return them."""
         self.draws = Draws(seed, update, self.size, self.start, self.stop, calls)
         return self.draws
 
     def mixture(self, target: Any) -> Mixture | None:
-        """What this tensor of targets stands for, where examples are mixed."""
+        """Return the mixed labels that a tensor of targets stands for; None if these are not mixed."""
         return self.mixtures[id(target)][1] if id(target) in self.mixtures else None
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
-        """The sum over the global batch of what each slice counts under ``name``."""
+        """Return the sum over the global batch of what each slice counts under ``name``."""
         own = count if self.real is None else tf.where(self.real, count, tf.zeros_like(count))
         count = self.counts[name] = tf.stop_gradient(own)
         if self.totals is not None:
@@ -98,7 +102,7 @@ class Slice:
 
 
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
-    """One of the parts of a global batch, which differ by one example at most."""
+    """Return one of several parts of a global batch, whose sizes differ by at most one example."""
     if parts == 1:
         return Slice.whole(size)
     start, stop = bounds(size, part, parts)
@@ -107,9 +111,9 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
 
 
 def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
-    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
+    """Return this replica's slices of a global batch, one per micro-batch, whose sizes differ by at most one.
 
-    Micro-batches are the same parts of the global batch whatever the number of replicas.
+    Micro-batches are the same parts of the global batch for any number of replicas.
     """
     replicas, replica = here()
     return [cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
@@ -117,7 +121,7 @@ def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 @contextmanager
 def entered(piece: Slice) -> Iterator[Slice]:
-    """Compute this slice inside the block."""
+    """Make this slice the current one inside the block."""
     before, piece.graph = current(), tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
@@ -128,7 +132,7 @@ def entered(piece: Slice) -> Iterator[Slice]:
 
 
 def _rows(piece: Slice) -> Rows | None:
-    """The rows that are drawn for; None for those of the whole batch."""
+    """Return the rows to draw for; None for those of the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None
@@ -137,5 +141,5 @@ def _rows(piece: Slice) -> Rows | None:
 
 
 def current() -> Slice | None:
-    """The slice that is being computed, if any."""
+    """Return the current slice, or None."""
     return getattr(_present, "slice", None)

@@ -1,1 +1,1 @@
-"""All variables of a program: found, reset, handed on, written down."""
+"""The variables of a program: collected, reset, passed on and saved."""

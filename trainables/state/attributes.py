@@ -1,8 +1,7 @@
-"""What an author's code keeps on the trainable: compared by value, taken off and put on again.
+"""The attributes that an author's code sets on the trainable: compared by value, removed and restored.
 
-What `data` leaves there, and in modules, is what `model`, `loss` and `augment` can see of the data, so it is part of
-what a compiled program was made of; and data that left anything cannot be shared with workers that did not run `data`
-themselves.
+`model`, `loss` and `augment` can see what `data` sets there and in modules, so it belongs to what a program was
+compiled from. If `data` sets anything, its result cannot be shared with workers that have not run it.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ __all__ = ["as_left", "changed", "kept", "kept_by", "put"]
 
 
 def kept(author: object, own: frozenset[str]) -> dict[str, object]:
-    """The attributes of a trainable but ``own``."""
+    """Return the attributes of a trainable, except ``own``."""
     return {name: value for name, value in vars(author).items() if name not in own}
 
 
 def put(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
-    """Be what the author's methods have made of the trainable: what they keep on it belongs to one program."""
+    """Replace the author's attributes of the trainable by these, which belong to one program or run of `data`."""
     for name in kept(author, own):
         delattr(author, name)
     vars(author).update(attributes)
@@ -31,7 +30,7 @@ def put(author: object, own: frozenset[str], attributes: Mapping[str, object]) -
 
 @contextmanager
 def as_left(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
-    """Have these attributes inside the block, and those of before after it."""
+    """Replace the author's attributes inside the block, and restore the previous ones afterwards."""
     before = kept(author, own)
     put(author, own, attributes)
     try:
@@ -41,12 +40,12 @@ def as_left(author: object, own: frozenset[str], attributes: Mapping[str, object
 
 
 def kept_by(author: object, own: frozenset[str]) -> Traces:
-    """Return the attributes of a trainable but ``own``; variables, which may change, as themselves."""
+    """Return digests of a trainable's attributes, except ``own``; variables, which may change, by identity."""
     return {name: _Held().digest(value) for name, value in vars(author).items() if name not in own}
 
 
 class _Held(values.Digester):
-    """Digests a value as it is apart from its variables."""
+    """A digester that ignores the contents of variables, layers and library objects."""
 
     def _of_parts(self, value: Any) -> object:
         if values.is_variable(value) or values.is_library_object(value) or values.is_layer(value):

@@ -1,8 +1,8 @@
 """Exact checkpoints: every variable of every replica, bit for bit.
 
-Keras's own formats leave out seed generators and cannot hold values that differ between replicas, so a
-trial resumed from them is another trial. Of tables that lie on servers each server writes and reads its own rows,
-however many servers there are then.
+Keras's own formats omit seed generators and cannot hold values that differ between replicas, so a trial that resumes
+from them would continue differently. Each server writes and reads its own rows of tables on servers; their number may
+change in between.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from sweep.errors import first_line
 from trainables.state.owned import State
 
 About: TypeAlias = "dict[str, Any]"
-"""What a checkpoint says beside its variables, as JSON."""
+"""The JSON of a checkpoint, besides its variables."""
 Values: TypeAlias = "dict[str, list[np.ndarray[Any, Any]]]"
-"""Variables by path, one for each replica."""
+"""Variables by path, one value per replica."""
 
 _ARRAYS, _ABOUT = "state.npz", "state.json"
 
 
 class CheckpointError(Exception):
-    """A checkpoint is damaged or belongs to another model."""
+    """Raised if a checkpoint is damaged or belongs to another model."""
 
 
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
-    """Copy the variables; the function returned writes them and a small JSON into ``folder``, in any thread."""
+    """Copy the variables, and return a function that writes them and a small JSON file, in any thread."""
     values = state.arrays()
     arrays = {f"{i:05d}.{r}": part for i, parts in enumerate(values.values()) for r, part in enumerate(parts)}
     text = json.dumps({**about, "variables": {path: len(parts) for path, parts in values.items()}})
 
     def write() -> None:
         with (folder / _ARRAYS).open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes the names for options
+            np.savez(file, **arrays)  # the stub takes names for options
             file.flush()
             os.fsync(file.fileno())
         (folder / _ABOUT).write_text(text)
@@ -52,21 +52,21 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
 
 
 def before(folder: Path) -> tuple[int, str | None]:
-    """What must be known of a checkpoint before it is restored: its phase, from 0, and the fingerprint of its data.
+    """Return what must be known of a checkpoint before it is restored: its phase (from 0), and its data's fingerprint.
 
-    The first phase and None where that cannot be read.
+    Returns 0 and None if that cannot be read.
     """
     try:
         about = json.loads((folder / _ABOUT).read_text())
         return int(about.get("phase", 0)), about.get("data")
     except (OSError, ValueError, AttributeError, TypeError):
-        return 0, None  # `restore` says what is wrong
+        return 0, None  # `restore` reports the error
 
 
 def restore(folder: Path, state: State) -> About:
-    """Assign what `save` wrote, by path, and return its JSON.
+    """Assign by path what `save` wrote, and return its JSON.
 
-    Raises CheckpointError for a damaged file or another model's.
+    Raises: CheckpointError: if the file is damaged, or belongs to another model.
     """
     about, values = read(folder)
     assign(folder, state, values)
@@ -74,7 +74,10 @@ def restore(folder: Path, state: State) -> About:
 
 
 def read(folder: Path) -> tuple[About, Values]:
-    """What `save` wrote; raises CheckpointError for a damaged file."""
+    """Return the JSON and the variables that `save` wrote.
+
+    Raises: CheckpointError: if the file is damaged.
+    """
     try:
         about: About = json.loads((folder / _ABOUT).read_text())
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
@@ -88,9 +91,10 @@ def read(folder: Path) -> tuple[About, Values]:
 
 
 def assign(folder: Path, state: State, values: Values) -> None:
-    """Assign what `read` gave; raises CheckpointError for another model's.
+    """Assign what `read` returned.
 
-    With another number of replicas all take the first one's values, which is exact only within rounding.
+    With another number of replicas, all get the first one's values, which is exact only within rounding.
+    Raises: CheckpointError: if the variables are those of another model.
     """
     try:
         state.assign(values)
@@ -104,7 +108,7 @@ _UNREADABLE = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.error
 
 @dataclass(frozen=True)
 class Shard:
-    """Rows ``start`` to ``stop`` of a table of so many ``rows``, as a variable on one server."""
+    """Rows ``start`` to ``stop`` of a table of ``rows`` rows, as a variable on one server."""
 
     variable: Any
     device: str
@@ -113,12 +117,15 @@ class Shard:
     rows: int
 
     def name_of(self, start: int, stop: int) -> str:
-        """Some of its rows, as TensorFlow's files name them."""
+        """Return the name of some of its rows in TensorFlow's files."""
         return _named(self.rows, int(self.variable.shape[1]), start, stop)
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
-    """Let each server write its parts below ``folder``, which it sees as well; return what `restore_tables` needs."""
+    """Make each server write its parts below ``folder``, which it must be able to reach.
+
+    Returns the description that `restore_tables` needs.
+    """
     (folder / FOLDER).mkdir()
     about: dict[str, Any] = {}
     for number, (path, parts) in enumerate(tables.items()):
@@ -135,7 +142,10 @@ def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str
 
 
 def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]) -> None:
-    """Let each server read the rows that it has now; raises CheckpointError for another model's or damaged ones."""
+    """Make each server read the rows that it holds now.
+
+    Raises: CheckpointError: if tables are damaged, or belong to another model.
+    """
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
         raise CheckpointError(f"{folder}: another model's tables: {named}")
@@ -150,7 +160,10 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
 def whole_table(
     folder: Path, number: int, path: str, written: Sequence[Sequence[int]], width: int
 ) -> np.ndarray[Any, Any]:
-    """All rows of a saved table, the ``number``-th of its checkpoint, in this process; raises CheckpointError."""
+    """Return all rows of a saved table, which is the ``number``-th of its checkpoint, read in this process.
+
+    Raises: CheckpointError: if it cannot be read.
+    """
     rows, parts = max(stop for _, stop in written), []
     for start, stop in written:
         with _readable(folder, path), tf.device("/cpu:0"):
@@ -160,7 +173,7 @@ def whole_table(
 
 @contextmanager
 def _readable(folder: Path, path: str) -> Iterator[None]:
-    """Raise CheckpointError for what cannot be read of a table inside the block."""
+    """Raise CheckpointError if a table cannot be read inside the block."""
     try:
         yield
     except _UNREADABLE as error:
@@ -173,12 +186,15 @@ def _rows(prefix: str, path: str, some: str) -> tf.Tensor:
 
 
 def _named(rows: int, width: int, start: int, stop: int) -> str:
-    """Some rows of a table, as TensorFlow's files name them."""
+    """Return the name of some rows of a table in TensorFlow's files."""
     return f"{rows} {width} {start},{stop - start}:0,{width}"
 
 
 def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """The rows of a part in each of the files, and where that file begins; raises CheckpointError for missing ones."""
+    """Yield the rows of a part that each file holds, and the first row of that file.
+
+    Raises: CheckpointError: if rows are missing.
+    """
     found = 0
     for first, last in written:
         start, stop = max(first, part.start), min(last, part.stop)

@@ -1,4 +1,4 @@
-"""The tensors that a model holds beside its variables: a graph has them as constants."""
+"""Tensors that a model holds besides its variables, which become constants of a graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 from keras.src.models.functional import Functional
 
-DEPTH = 6  # of containers within containers
+DEPTH = 6  # levels of nested containers
 
 
 def held(model: keras.Model) -> list[tuple[Any, str, Any]]:
-    """Return object, attribute and value for all that may hold some: attributes of layers, what layers are called with.
+    """Return (object, attribute, value) wherever a constant may be: attributes of layers, and arguments of their calls.
 
-    A table of positions is an example, ``layers.Embedding(7, 5)(keras.ops.arange(7))``: Keras computes it at once, and
-    the functional model has the result of that.
+    An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at
+    once, and the functional model holds the result.
     """
     layers = model._flatten_layers()
     nodes = [
@@ -32,19 +32,19 @@ def held(model: keras.Model) -> list[tuple[Any, str, Any]]:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether this is a tensor with a value, and no variable."""
+    """Return whether a value is a tensor with a known value, and not a variable."""
     return isinstance(value, tf.Tensor) and hasattr(value, "numpy")
 
 
 def values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    """The numbers and texts that layers hold beside their variables, wherever they keep them; before it is compiled."""
+    """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
     own = [dict(vars(layer)) for layer in model._flatten_layers()]
     called = [value for _, _, value in held(model)]
     return [np.asarray(leaf) for leaf in _leaves([own, called], DEPTH)]
 
 
 def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Whether two models that were made alike hold the same."""
+    """Return whether two models that were built alike hold the same constants."""
     return len(mine) == len(theirs) and all(
         a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
         for a, b in zip(mine, theirs, strict=True)
@@ -52,7 +52,7 @@ def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, 
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:
-    """Tensors and arrays in containers, and among what functions have around them."""
+    """Yield tensors and arrays in nested containers and in the closures of functions."""
     if is_constant(value) or isinstance(value, np.ndarray):
         yield value
     elif depth and isinstance(value, Mapping):
@@ -63,5 +63,5 @@ def _leaves(value: Any, depth: int) -> Iterator[Any]:
             yield from _leaves(part, depth - 1)
     elif depth and isinstance(value, FunctionType):
         for cell in value.__closure__ or ():
-            with suppress(ValueError):  # it has no value yet
+            with suppress(ValueError):  # the cell is still empty
                 yield from _leaves(cell.cell_contents, depth - 1)

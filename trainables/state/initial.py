@@ -1,4 +1,4 @@
-"""What the author's methods make for one trial, and how a used program takes over what they make for another."""
+"""Models and variables that the author's methods create for a trial, and the reuse of a program for another trial."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from trainables.state.owned import State, raw_of
 
 @dataclass(frozen=True)
 class Parts:
-    """A model and what it is compiled with, with the variables that the author's methods made, in order."""
+    """A model with what it is compiled with, and the variables that the author's methods created, in order."""
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     options: Mapping[str, Any]  # of `compile`: the loss, the metrics
-    loss_weights: Mapping[str, Any]  # live ones, by output
+    loss_weights: Mapping[str, Any]  # live weights, by output
     made: tuple[Any, ...]
     record: Record
-    by_model: tuple[Any, ...] = ()  # what of that model() has made
-    constants: Sequence[Any] = ()  # that the model holds
+    by_model: tuple[Any, ...] = ()  # those of `made` that model() has created
+    constants: Sequence[Any] = ()  # constants in the model
 
     def give(self, fresh: Parts, state: State, derived: Iterable[Any] = ()) -> bool:
-        """Assign what ``fresh`` begins with to these parts' variables, which are all of ``state``.
+        """Assign the initial values of ``fresh`` to the variables of these parts, which are all in ``state``.
 
-        ``derived`` ones are left out. False where that is not possible: the methods made other variables than
-        before, or constants that follow from these, or one that is made later (a variable of a trace) begins with drawn
-        numbers.
+        ``derived`` variables are skipped. Returns False without assigning anything if that is impossible: the methods
+        have created other variables or constants than before, or a variable that is created later (in a trace) has
+        drawn initial values.
         """
         if not constants.same(self.constants, fresh.constants):
             return False
@@ -53,7 +53,7 @@ class Parts:
         return True
 
     def follows(self, state: State) -> bool:
-        """Whether the optimizer begins with drawn numbers: the momentum of ScheduleFreeAdamW with the weights."""
+        """Return whether the optimizer has drawn initial values, as ScheduleFreeAdamW, which copies the weights."""
         own = {id(raw) for raw in self.made} | {id(raw_of(v)) for v in self.model.variables}
         return any(state.is_drawn(raw_of(slot)) for slot in self.optimizer.variables if id(raw_of(slot)) not in own)
 
@@ -66,6 +66,6 @@ def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]]
 
 
 def untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
-    """What was made and is none of the model's own variables: a `tf.Variable` in a layer, a loss's state."""
+    """Return the created variables that the model does not track: a `tf.Variable` in a layer, the state of a loss."""
     tracked = {id(raw_of(variable)) for variable in model.variables}
     return [raw for raw in made if id(raw) not in tracked]

@@ -1,4 +1,4 @@
-"""Initializers that an author keeps: made once without a seed, they would begin all trials with the same weights."""
+"""Seeds for initializers that an author creates once, which would otherwise give all trials the same weights."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import keras
 
-_SEEDS = 1, 10**9  # as Keras draws them
+_SEEDS = 1, 10**9  # the range from which Keras draws them
 
 
 def follow_the_trial(objects: Iterable[tuple[str, object]], seed: int) -> None:
-    """Give those initializers that were made without a seed one that follows from the trial's and from their name.
+    """Give each initializer that was created without a seed one derived from the trial's seed and its name.
 
-    In a program that trains one model they are made once, after a seed was set; so here each trial makes its own.
+    In a program that trains one model, such initializers are created once after a seed was set. Here, each trial sets
+    its own.
     """
     count: dict[str, int] = {}
     for name, one in objects:
@@ -25,10 +26,10 @@ def follow_the_trial(objects: Iterable[tuple[str, object]], seed: int) -> None:
 
 
 def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:
-    """Return whether one has a seed of Keras's, not its author's."""
+    """Return whether an initializer's seed was drawn by Keras, not set by the author."""
     if type(getattr(initializer, "seed", None)) is not int:
         return False
     try:
         return initializer.get_config().get("seed", 0) is None
-    except NotImplementedError:  # an author's own may have none
+    except NotImplementedError:  # an author's own may not define it
         return False

@@ -1,6 +1,6 @@
-"""The author's modules: the trainable's own, and all others of this process that nobody has installed.
+"""The author's modules: those of the trainable, and all others of this process that are not installed packages.
 
-Their data, and that of their classes, is what `data` may leave elsewhere than in what it returns.
+`data` may leave values in them and in their classes, besides what it returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CACHED: Any = type(functools.cache(abs))
 
 
 def of(author: object) -> list[Home]:
-    """Where this author may keep data; the classes and modules of the trainable first."""
+    """Return the places where this author may keep values; the trainable's classes and modules come first."""
     found: dict[int, Home] = {}
     for kind in _kinds(author):
         around = _around(kind)
@@ -30,7 +30,7 @@ def of(author: object) -> list[Home]:
     own = tops(author)
     for name, module in list(sys.modules.items()):
         if getattr(module, "__name__", "") == "__main__":
-            continue  # under whatever name it is listed
+            continue  # skip it under any name that it is listed under
         if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
             home = Home(name, module)
             for one in (home, *home.classes()):
@@ -39,14 +39,14 @@ def of(author: object) -> list[Home]:
 
 
 def cached_results(author: object) -> int:
-    """Return how many results `functools.cache` and `lru_cache` keep for the functions in the author's modules."""
+    """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
     functions = [value for home in of(author) for value in home.data().values()]
     cached = [function for function in functions if isinstance(function, _CACHED)]
     return sum(function.cache_info().currsize for function in cached)
 
 
 def tops(author: object) -> set[str]:
-    """The packages of the trainable's classes."""
+    """Return the top-level packages of the trainable's classes."""
     return {kind.__module__.partition(".")[0] for kind in _kinds(author)}
 
 
@@ -59,9 +59,9 @@ def _kinds(author: object) -> list[type]:
 
 
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
-    """Return whether a module is the author's: of a package of the trainable's (``tops``), or in the author's file.
+    """Return whether a module is the author's: in a package of the trainable (``tops``), or in an author's file.
 
-    Modules of tests (`test_...`, `conftest`) are not, of which pytest imports hundreds, but for the trainable's own.
+    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, are not, except the trainable's own.
     """
     top, _, rest = name.partition(".")
     if file is None or top in (*OWN_PACKAGES, "__main__"):
@@ -73,18 +73,18 @@ def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
 
 
 def is_machine(value: object) -> bool:
-    """Whether an object is a trainable, which the author's globals may hold: it is watched by itself."""
+    """Return whether an object is a trainable; the author's globals may hold one, and it is watched separately."""
     return any(_module_of(kind).startswith(_MACHINE) for kind in type(value).__mro__)
 
 
 def _module_of(kind: type) -> str:
-    """Return the name of the module that defined a class; a class may have put anything else in its place."""
+    """Return the name of a class's module; an empty string if the class has replaced it by another object."""
     name = vars(kind).get("__module__", "")
     return name if isinstance(name, str) else ""
 
 
 def _around(kind: type) -> Any:
-    """What surrounds a class; of one that was defined in a notebook, as its own methods see it, here or in a worker."""
+    """Return a class's module; if it was defined in a notebook, the globals of its methods, also in a worker."""
     if kind.__module__ != "__main__":
         return sys.modules.get(kind.__module__)
     methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))

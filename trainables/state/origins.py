@@ -1,8 +1,8 @@
-"""Where each variable came from, so that what an author keeps between trials is found.
+"""Origins of variables, to detect those that an author keeps from one trial to the next.
 
-A fresh process makes all of a trial's variables anew. In a used one a layer may be older than the trial that it is
-part of: kept in a module or by a decorator. Not making it again also shifts the draws of all that is made after it, so
-that the trial would be another one than in a fresh process.
+A fresh process creates all variables of a trial. In a used process, a layer may be older than the trial that uses it,
+because a module or a decorator keeps it. As it is not created again, the draws of everything created after it shift, so
+the trial would differ from one in a fresh process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _present = threading.local()
 _NAME = "_sweep_origin"
 _HOST = "/cpu:0"
 SEED = "seed_generator_state"
-"""What Keras calls the variable of a seed generator."""
+"""Keras's name for the variable of a seed generator."""
 
 
 def is_seed(variable: tf.Variable) -> bool:
-    """Return whether a variable is where a generator of Keras is in its draws."""
+    """Return whether a variable is the state of one of Keras's seed generators."""
     return f"/{variable.name}".rpartition("/")[2].partition(":")[0] == SEED
 
 
 class Kept(Exception):
-    """A variable made in one trial is used in another, where a fresh process would have made its own."""
+    """Raised if a trial uses a variable of an earlier trial, where a fresh process would have created its own."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Origin:
 
 @dataclass
 class Record:
-    """The variables made inside one block, in order."""
+    """The variables created inside one block, in order."""
 
     seed: int
     number: int = field(default_factory=lambda: next(_numbers))
@@ -55,17 +55,17 @@ class Record:
 
 @contextmanager
 def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
-    """Remember what is made inside the block; enter it inside of the strategy's scope.
+    """Record the variables created inside the block; enter it inside the strategy's scope.
 
-    Initial values are drawn on the host, whatever the device: rounding may differ between them. ``to_copy``: the
-    variables stay there as well, one for all replicas, for those of a program to take their values. ``seeds_on_host``:
-    so do those of seed generators alone.
+    Initial values are drawn on the host for any device, as rounding may differ between devices. With ``to_copy``, the
+    variables stay on the host, one for all replicas, so that those of a program can take their values. With
+    ``seeds_on_host``, only the states of seed generators do.
     """
     shards = in_scope_of_servers()
 
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")
-        if callable(initial) and not shards:  # a shard's tells by its signature that it makes a part
+        if callable(initial) and not shards:  # TensorFlow inspects the signature of a shard's initial value
             arguments["initial_value"] = lambda: _on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
@@ -79,9 +79,9 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
 
 
 def check(variables: Mapping[str, Any], record: Record) -> None:
-    """Raise Kept for a variable, by its path, that an earlier trial has made.
+    """Raise Kept if an earlier trial has created a variable.
 
-    What is older than all trials is the same in a fresh process.
+    Variables older than all trials are accepted: they are the same in a fresh process.
     """
     for path, variable in variables.items():
         origin: _Origin | None = getattr(variable, _NAME, None)
@@ -93,12 +93,12 @@ def check(variables: Mapping[str, Any], record: Record) -> None:
 
 
 def is_constant(value: np.ndarray[Any, Any]) -> bool:
-    """Whether all elements are equal: nothing that was drawn."""
+    """Return whether all elements are equal, so that nothing was drawn."""
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 
 def initialises() -> bool:
-    """Whether a variable is being given its first value."""
+    """Return whether a variable is being given its initial value."""
     return getattr(_present, "initialises", False)
 
 

@@ -1,7 +1,7 @@
-"""All state of one program: every variable that its graphs touch, wherever the author put it.
+"""The state of a program: every variable that its graphs use, wherever the author created it.
 
 That is more than `model.variables`: a `tf.Variable` in a layer, a `keras.Variable` in a loss, a second optimizer. A
-checkpoint holds all of it by path, and `undo` puts all of it back to what it was before the trial trained.
+checkpoint holds all of it by path, and `undo` restores the values from before the trial.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableSha
 
 
 class NotOwned(Incompatible):
-    """A graph touches state that can neither be put back nor saved."""
+    """Raised if a graph uses state that can be neither reset nor saved."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """One variable: its components, one for each replica, and the values that they began with."""
+    """One variable: its components, one per replica, and their initial values."""
 
-    raw: Any  # as the strategy made it
+    raw: Any  # as the strategy created it
     components: tuple[Any, ...]
     initial: tuple[np.ndarray[Any, Any], ...]
 
 
 class State:
-    """The variables of a program, by path; taken when it is built and nothing was trained."""
+    """The variables of a program by path, collected when the program is built and before it trains."""
 
     def __init__(
         self,
@@ -52,9 +52,10 @@ class State:
         record: Record,
         others: Iterable[tf.Variable] = (),
     ) -> None:
-        """``tracked`` in an order of their own, then what else the traced ``graphs`` touch, but for ``others``.
+        """Collect the ``tracked`` variables, then all that the traced ``graphs`` use besides, except ``others``.
 
-        Raises NotOwned, NotInScope and `origins.Kept` for what cannot be put back.
+        Variables that an earlier trial of another trainable has changed are restored first.
+        Raises: NotOwned, NotInScope or origins.Kept: if a variable cannot be reset.
         """
         _refuse(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
@@ -75,7 +76,7 @@ class State:
         undo_shared(strays.values())
         for path, raw in strays.items():
             self._add(path, raw)
-        local = len(replicas.devices)  # replicas of this process
+        local = len(replicas.devices)  # number of replicas in this process
         outside = [path for path, raw in strays.items() if len(self._components(raw)) < local]
         if outside:
             raise NotInScope(
@@ -85,12 +86,12 @@ class State:
         origins.check(strays, record)
 
     def will_train(self) -> None:
-        """Say that the variables are about to change."""
+        """Register that the variables are about to change."""
         if self not in _trained:
             _trained.append(self)
 
     def rewind(self, only: Container[int] | None = None) -> None:
-        """Back to the initial values; of these variables alone, by identity."""
+        """Reset variables to their initial values; with ``only``, just those with these identities."""
         for held in self._held.values():
             if only is not None and id(held.raw) not in only:
                 continue
@@ -104,12 +105,12 @@ class State:
         return self._held[path]
 
     def is_drawn(self, raw: Any) -> bool:
-        """Whether a variable is among these and began with numbers that are not all equal."""
+        """Return whether a variable belongs to this state and had initial values that are not all equal."""
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.is_constant(value) for value in held.initial)
 
     def written(self, graph: Any) -> dict[str, Held]:
-        """Those of these variables that a traced graph writes, by path."""
+        """Return the variables of this state that a traced graph writes, by path."""
         handles = written(graph)
         return {
             path: held
@@ -118,27 +119,30 @@ class State:
         }
 
     def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
-        """A copy of the values of one variable, one for each replica; None where it is not among these."""
+        """Return a copy of one variable's values, one per replica; None if it does not belong to this state."""
         held = self._by_identity.get(id(raw))
         return None if held is None else tuple(part.numpy() for part in held.components)
 
     def put(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Take the values of one variable."""
+        """Assign values to one variable, one per replica."""
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
     def take(self, raw: Any, other: Any) -> None:
-        """Take the values of a variable that is not among these: each replica its own, or all those of the only one."""
+        """Assign the values of a variable outside this state, by replica; if it has only one component, to all."""
         others = self._components(other)
         for i, component in enumerate(self._components(raw)):
             component.assign(others[i % len(others)])
 
     def arrays(self) -> Arrays:
-        """A copy of all values."""
+        """Return a copy of all values."""
         return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
-        """Take values; of another number of replicas the first for all. Raises ValueError if they do not fit."""
+        """Assign values by path; from another number of replicas, the first value is assigned to all.
+
+        Raises: ValueError: if paths or shapes differ.
+        """
         missing, unknown = set(self._held) - set(arrays), set(arrays) - set(self._held)
         if missing or unknown:
             named = [f"no {path}" for path in sorted(missing)] + [f"unknown {path}" for path in sorted(unknown)]
@@ -164,11 +168,11 @@ class State:
         return tuple(self._replicas.of_each(raw))
 
 
-_trained: list[State] = []  # those in this process that trials may have changed
+_trained: list[State] = []  # states in this process that trials may have changed
 
 
 def written(graph: Any, first: int = 0) -> set[int]:
-    """The handles, by identity, of the variables that operations of a graph write, from the ``first`` of them on."""
+    """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
     found = {
         id(tensor): tensor
         for op in graph.get_operations()[first:]
@@ -177,14 +181,14 @@ def written(graph: Any, first: int = 0) -> set[int]:
         if tensor.dtype == tf.resource and i not in _only_read(op)
     }
     handles = list(found.values())
-    while hasattr(graph, "captures"):  # the body of a loop knows what its function knows by another name
+    while hasattr(graph, "captures"):  # the body of a loop has other handles than its function
         outer = {id(internal): external for external, internal in graph.captures}
         handles, graph = [outer.get(id(handle), handle) for handle in handles], graph.outer_graph
     return {id(handle) for handle in handles}
 
 
 def undo(owner: object) -> None:
-    """Put back what trials of this trainable, and of those that are gone, have changed, whatever became of them."""
+    """Reset all state that trials of this trainable, or of deleted ones, have changed, even if they failed."""
     for state in list(_trained):
         if state.owner is None or state.owner() in (owner, None):
             _trained.remove(state)
@@ -192,17 +196,17 @@ def undo(owner: object) -> None:
 
 
 def undo_shared(variables: Iterable[Any]) -> None:
-    """Put back those among these variables that another trainable of this process has changed."""
+    """Reset those variables that another trainable of this process has changed."""
     wanted = {id(raw) for raw in variables}
     for state in _trained:
         state.rewind(wanted)
 
 
 class Before:
-    """The values of variables at one point of a graph, and the way back to them; used across replicas."""
+    """The values of variables at one point of a graph, to restore them later; used across replicas."""
 
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
-        """Of these ``variables``, only those that are written from here on cost anything."""
+        """Remember these ``variables``; only those that are written after this point have a cost."""
         self._replicas = replicas
         self._variables = list({id(raw_of(v)): raw_of(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
@@ -210,7 +214,7 @@ class Before:
         self._first = len(self._graph.get_operations())
 
     def put_back(self, unless: Any = False) -> None:
-        """Let all be as it was, bit for bit, where ``unless`` is not true."""
+        """Restore all values bit for bit, unless ``unless`` is true."""
         eager = tf.executing_eagerly()
         handles = set() if eager else written(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
@@ -220,13 +224,13 @@ class Before:
 
 
 def held_by(optimizer: Any) -> list[Any]:
-    """All of an optimizer's, also those that an author's own holds as attributes."""
+    """Return all variables of an optimizer, including those that an author's own holds as attributes."""
     held = tf.train.TrackableView(optimizer).descendants()
     return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
 
 
 def _only_read(op: Any) -> tuple[int, ...]:
-    """Which inputs of a call, a branch or a loop its functions do not write."""
+    """Return the indices of the inputs that the functions of a call, branch or loop only read."""
     try:
         return tuple(op.get_attr("_read_only_resource_inputs"))
     except ValueError:
@@ -246,25 +250,25 @@ def _name(variable: Any) -> str:
 
 
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
-    """The value; one number where all are equal, as the optimizer's zeros."""
+    """Return the value; if all elements are equal, such as an optimizer's zeros, as a view of one number."""
     value: np.ndarray[Any, Any] = component.numpy()
     return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
 
 
 def variables_of(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
-    """Return TensorFlow's variables of an optimizer, one for each replica, without the weights that it may list."""
+    """Return TensorFlow's variables of an optimizer, one per replica, without weights that it may list."""
     weights = {id(variable) for variable in model.variables}
     its_own = [variable for variable in optimizer.variables if id(variable) not in weights]
     return [part for variable in its_own for part in replicas.of_each(raw_of(variable))]
 
 
 def captured_by(graphs: Sequence[Any]) -> set[int]:
-    """Return the identities of the handles of all variables that some graphs use."""
+    """Return the identities of the handles of all variables that these graphs use."""
     return {id(variable.handle) for variable in _touched(graphs)}
 
 
 def _touched(graphs: Sequence[Any]) -> list[Any]:
-    """The variables whose handles the graphs have captured, in that order."""
+    """Return the variables whose handles the graphs have captured, in that order."""
     found = {}
     for graph in graphs:
         known = {id(variable.handle): variable for variable in graph.variables}
@@ -290,23 +294,23 @@ def _refuse(graphs: Sequence[Any]) -> None:
 
 
 def raw_of(variable: Any) -> Any:
-    """TensorFlow's variable, of one of Keras's the one inside."""
+    """Return TensorFlow's variable, which a variable of Keras wraps."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 class NotInScope(Incompatible):
-    """A model, optimizer or metric was made outside of the strategy's scope."""
+    """Raised if a model, optimizer or metric was created outside the strategy's scope."""
 
 
 def check_scope(model: keras.Model, replicas: Replicas) -> None:
-    """Raise NotInScope naming every variable and object that belongs to another strategy or to none."""
+    """Raise NotInScope with the names of all variables and objects that belong to another strategy or to none."""
     strays = []
     if model.distribute_strategy is not replicas.strategy:
         strays.append(f"model {model.name!r}")
     for variable in model.weights:
         if not replicas.hold(variable):
             strays.append(f"weight {variable.path!r}")
-    optimizer = getattr(model, "optimizer", None)  # there is none before `compile`
+    optimizer = getattr(model, "optimizer", None)  # missing before `compile`
     if optimizer is not None:
         if optimizer._distribution_strategy is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")

@@ -1,8 +1,8 @@
-"""What an author keeps, as it was before `data` ran: put back before it runs again, so that each run begins alike.
+"""Snapshots of what an author keeps outside the data, restored before `data` runs again so that all runs begin alike.
 
-It is kept on the trainable, in the author's modules or in their classes. What `data` has left there is known by name.
-So is what `model` and its kin leave in modules, which is put back before a model is made again, and what all other
-methods, hooks and callbacks leave, which is put back when their trial ends.
+An author keeps values on the trainable, in modules or in their classes. What `data` leaves there is recorded by name.
+What `model` and the related methods leave in modules is restored before a model is made again, and what all other
+methods, hooks and callbacks leave is restored when their trial ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ MADE_AGAIN = "model() and its kin run again for other trials and for exports"
 
 
 class Surroundings:
-    """An author's object and modules, as `data` finds and leaves them; ``own``: attributes that are not his."""
+    """An author's object and modules, as `data` finds and leaves them.
+
+    ``own`` has the attributes that do not belong to the author.
+    """
 
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
@@ -35,24 +38,25 @@ class Surroundings:
         self._left: set[str] = set()
 
     def left(self, author: object) -> set[str]:
-        """The names of all that `data` has ever left, on this object or in modules."""
+        """Return the names of everything that `data` has ever left, on this object or in modules."""
         return self._left | _left.get(type(author), set())
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Those of them that are attributes."""
+        """Return the attributes that `data` has ever left on this object."""
         return frozenset(name.removeprefix("self.") for name in self._left)
 
     def traces(self, author: object) -> Traces:
-        """What `data` has left, as it is now."""
+        """Return digests of what `data` has left, as it is now."""
         names = self.left(author)
         return traces(self._homes(author), names) if names else {}
 
     @contextmanager
     def watched(self, author: object) -> Iterator[Callable[[], set[str]]]:
-        """Run `data` inside, where all is as it was before the first time; gives the names that it has left so far.
+        """Run `data` inside the block, with everything as it was before its first run.
 
-        Generators of random numbers leave no trace: they go on as if nothing had been drawn.
+        Yields a function that returns the names that `data` has left so far. Random generators are rewound, so they are
+        not among these.
         """
         with unmade():
             homes = self._homes(author)
@@ -91,16 +95,16 @@ class Surroundings:
         return [(self._object, homes[:1]), (_process, homes[1:])]
 
 
-_process = Pristine()  # the modules of this process
+_process = Pristine()  # of the modules of this process
 _left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # names in modules, by trainable
 
 
 class Made:
-    """What the methods that make a model have left in the author's modules."""
+    """Values that the methods that make a model have left in the author's modules and in the process's settings."""
 
     def __init__(self) -> None:
         self._left: list[tuple[Home, str, Callable[[], Any]]] = []
-        self.settings: settings.Values = {}  # of this process, that they have set
+        self.settings: settings.Values = {}  # settings of this process that they have changed
 
     def take(self, pristine: Pristine, homes: Sequence[Home], names: Container[str]) -> None:
         """Remember the present values of these names."""
@@ -110,7 +114,7 @@ class Made:
                     self._left.append((home, name, pristine.as_it_is(home, name, value)))
 
     def have(self) -> None:
-        """Let the modules hold it in place of what other methods have left, for the program that was made so."""
+        """Put these values into the modules, in place of what other methods have left, for their program."""
         put_back_made()
         settings.write(self.settings)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
@@ -122,11 +126,11 @@ class Made:
         _remember(pristine, homes, names)
 
 
-_made: list[tuple[Pristine, list[Home], set[str]]] = []  # one at most: how to put back what was made last
+_made: list[tuple[Pristine, list[Home], set[str]]] = []  # at most one: how to undo the last model's changes
 
 
 def put_back_made() -> None:
-    """Give the author's modules what they held before a model was made: so do all models begin alike."""
+    """Restore what the author's modules held before a model was made, so that all models begin alike."""
     while _made:
         pristine, homes, names = _made.pop()
         trials.resisting.update(pristine.put_back(homes, names))
@@ -134,7 +138,7 @@ def put_back_made() -> None:
 
 @contextmanager
 def unmade() -> Iterator[None]:
-    """Have the modules as before the present model was made inside the block, and afterwards as they are now."""
+    """Undo what making the present model has left in modules inside the block, and redo it afterwards."""
     held = Made()
     for one in _made:
         held.take(*one)
@@ -147,9 +151,10 @@ def unmade() -> Iterator[None]:
 
 @contextmanager
 def making(author: object) -> Iterator[Made]:
-    """Run `model` and its kin inside, where the modules are as if they had not run before; gives what they leave.
+    """Run `model` and the related methods inside the block, with modules as if they had not run before.
 
-    It stays until a model is made again, or another trial begins: the hooks of this one may look at it.
+    Yields what they leave. It stays there until a model is made again or another trial begins, because hooks of this
+    trial may read it.
     """
     put_back_made()
     pristine, made, were = Pristine(), Made(), settings.read()
@@ -175,7 +180,7 @@ def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
 
 @contextmanager
 def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[None]:
-    """Hear of the author's modules that are imported in the block, as their own code leaves them."""
+    """Pass the author's modules that are imported inside the block to ``heard``, right after their import."""
     with imports.heard(_teller(author, heard)):
         yield
 
@@ -189,9 +194,9 @@ def _teller(author: object, heard: Callable[[list[Home]], None]) -> imports.List
 
 
 class Trials:
-    """What trials leave in the author's modules, and within what the trainable holds; given back after each.
+    """Snapshot of the author's modules and of what the trainable holds, restored after each trial.
 
-    ``own``: the attributes of the trainable that are not the author's.
+    ``own`` has the attributes of the trainable that do not belong to the author.
     """
 
     def __init__(self, own: frozenset[str]) -> None:
@@ -199,9 +204,9 @@ class Trials:
         self._found = trials.Found()
 
     def begin(self, author: object, data: object, *, trains: bool) -> None:
-        """Remember what a trial on these data finds, once they are loaded and before another method runs.
+        """Take a snapshot for a trial on these data, after they are loaded and before any other method runs.
 
-        One that does not train is looked at in anybody's process, and nothing is given back after it.
+        A trial that does not train may be inspected in a user's own process, so nothing is restored after it.
         """
         names = frozenset(vars(author)) - self._own
 
@@ -217,20 +222,20 @@ class Trials:
             self._found.look(places, of=data)
 
     def objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects that a trial finds, each with the name that it is kept under."""
+        """Yield all objects of the trial's snapshot, each with its name."""
         return self._found.objects()
 
 
 def end_trial() -> None:
-    """Let the author's modules be as the trial of this process has found them."""
+    """Restore the author's modules to the state that the trial of this process found."""
     trials.end()
     put_back_made()
 
 
 class Left:
-    """What hooks and callbacks have changed in the author's modules and in this process since their trial began.
+    """Changes by hooks and callbacks to the author's modules and to this process since their trial began.
 
-    A checkpoint holds the values that are plain; the names of all others are said where a trial goes on without them.
+    A checkpoint holds the plain values. All others are named in a message when a trial continues without them.
     """
 
     def __init__(self, author: object) -> None:
@@ -239,23 +244,24 @@ class Left:
         self._settings = imports.follow(settings.Kept())
 
     def enter_phase(self) -> None:
-        """Let what `model` has left for another phase be none of it."""
+        """Exclude what `model` has left for another phase."""
         of_model = {name for _, _, names in _made for name in names}
         self._traces |= {name: one for name, one in self._present().items() if name in of_model}
 
     def state(self) -> dict[str, Any]:
-        """Return it for a checkpoint, as JSON."""
+        """Return the changes for a checkpoint, as JSON."""
         names = moving.without(modules.of(self._author), changed(self._traces, self._present()))
         present = {full: value for full, value in self._values().items() if full in names}
         kept = {full: value for full, value in present.items() if _is_plain(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
         found = self._settings.own()
-        plain = {name: value for name, value in found.items() if type(value) in _SINGLE}  # no passwords of os.environ
+        # Settings that are not single values, such as os.environ with its passwords, are left out.
+        plain = {name: value for name, value in found.items() if type(value) in _SINGLE}
         lost = sorted({*names, *found} - {*kept, *drawn, *plain})
         return {"values": kept, "generators": drawn, "settings": plain, "lost": lost}
 
     def restore(self, state: Mapping[str, Any]) -> str:
-        """Go on from what `state` gave; return a line about what it has not."""
+        """Apply what `state` returned, and return a line about what it lacks, or an empty string."""
         for home in modules.of(self._author):
             for full, value in state["values"].items():
                 owner, _, name = full.rpartition(".")
@@ -284,7 +290,7 @@ class Left:
 
 
 class _WithoutCallbacks(values.Digester):
-    """Digests a value apart from callbacks, whose state is kept by itself, and from what functions have cached."""
+    """A digester that ignores callbacks, whose state is saved separately, and results cached by functions."""
 
     def _of_parts(self, value: Any) -> object:
         if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
@@ -293,7 +299,7 @@ class _WithoutCallbacks(values.Digester):
 
 
 def _give(home: Home, name: str, value: Any) -> None:
-    """Let a name have a plain value, in the same list or dictionary where it has one."""
+    """Set a name to a plain value; an existing list or dictionary is changed in place."""
     present = home.data().get(name)
     if isinstance(present, list) and isinstance(value, list):
         present[:] = value
@@ -308,7 +314,7 @@ _SINGLE = (bool, int, float, str)
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether JSON gives the same value again."""
+    """Return whether a value survives a round trip through JSON."""
     if type(value) is list:
         return all(map(_is_plain, value))
     if type(value) is dict:
@@ -317,5 +323,5 @@ def _is_plain(value: object) -> bool:
 
 
 def _state_of(value: object) -> Any:
-    """Return how far a generator of NumPy's is; None for all else."""
+    """Return the state of a NumPy generator; None for anything else."""
     return values.generator_state(value) if isinstance(value, np.random.Generator) else None

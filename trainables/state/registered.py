@@ -1,7 +1,8 @@
-"""Gradients that tracing registers with TensorFlow, which keeps them, and with each of them a whole graph, for ever.
+"""Removal of gradients that tracing registers with TensorFlow, which would keep each with a whole graph forever.
 
-Every `tf.custom_gradient` in a graph registers one (each sum over replicas is such), and nothing takes it back: a
-worker would grow with every structure. They are needed while gradients are traced, so they may go with what was traced.
+Every `tf.custom_gradient` in a graph registers one (each sum over replicas does), and TensorFlow never removes it, so
+that a worker would grow with every structure. They are needed only while gradients are traced, so they can be removed
+together with what was traced.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KNOWN: dict[str, object] = gradient_registry._registry
 def go_with_owner(
     method: Callable[Concatenate[_Owner, _P], _R],
 ) -> Callable[Concatenate[_Owner, _P], _R]:
-    """Let what a method's tracing registers be forgotten when its object is gone."""
+    """Unregister the gradients that a method's tracing registers when its object is deleted."""
 
     @functools.wraps(method)
     def run(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,4 +1,4 @@
-"""Weights of others, read from their file once per process however often a model with them is made."""
+"""A cache of pretrained weights, so that each file is read once per process for any number of models."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from typing import Any
 import keras
 import numpy as np
 
-MOST_BYTES = 4 * 2**30  # where nobody says `keep`
+MOST_BYTES = 4 * 2**30  # if `keep` was not called
 _most = [MOST_BYTES]
-_read: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # used longest ago first
+_read: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Let `Model.load_weights` take what it has read of a file before, for a model like that one.
+    """Make `Model.load_weights` reuse what it has already read of a file for the same kind of model.
 
-    `keras.applications` and KerasHub's presets load their weights by it. What the file did not set stays as it is.
+    `keras.applications` and KerasHub's presets load their weights through it. Variables that the file does not set stay
+    unchanged.
     """
     load = keras.Model.load_weights
 
@@ -32,7 +33,7 @@ def read_once() -> Iterator[None]:
         if kept is None:
             variables = list(model.variables)
             kept = _set_by(lambda: load(model, filepath, *given, **options), variables)
-            if len(variables) != len(model.variables):  # it has built the model
+            if len(variables) != len(model.variables):  # loading has built the model
                 return None
         else:
             for variable, value in zip(model.variables, kept, strict=True):
@@ -50,7 +51,7 @@ def read_once() -> Iterator[None]:
 
 
 def keep(most_bytes: float) -> None:
-    """Keep so much of what was read, and always the last file's."""
+    """Limit the cache to this many bytes; the last file is always kept."""
     _most[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
@@ -61,10 +62,10 @@ def _trim() -> None:
 
 
 def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
-    """What loading sets, None for the variables that it leaves alone.
+    """Return the values that loading sets, with None for the variables that it does not set.
 
-    By their values nobody could tell: a bias may have been the zeros that the file sets. So all of them begin with
-    numbers that no file holds.
+    Comparing values before and after would not be enough, as a file may set a bias to the zeros that it had. Therefore
+    all variables get numbers beforehand that no file contains, and those that are not set are restored.
     """
     before, numbers = [variable.numpy() for variable in variables], np.random.default_rng(0)
     strange = [_strange(value, numbers) for value in before]
@@ -90,19 +91,20 @@ def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.nd
 
 
 def _tells(dtype: str) -> bool:
-    """Whether a variable of this type can hold what no file holds."""
+    """Return whether variables of this type can hold numbers that no file contains."""
     return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
 def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[Any, ...] | None:
-    """What decides what a file sets; None for what is no single file, and for a model whose variables would not tell.
+    """Return a key of all that determines what a file sets; None if the result cannot be cached.
 
-    That is one without any yet, or with flags and small integers.
+    It cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
+    integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))
     if not path.is_file() or not model.built or not all(_tells(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
-    # Keras numbers the names of layers on for as long as a process lives.
+    # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
     variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
     return str(path.resolve()), about.st_mtime_ns, about.st_size, repr(given), repr(sorted(options.items())), variables
