@@ -263,7 +263,7 @@ class Standing:
         return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
-        """The number of trials that have not started; None if unknown."""
+        """Return the number of trials that have not started; None if unknown."""
         return None if self.total is None else max(self.total - self.started, 0)
 
     def left_s(self, now: float) -> float | None:
