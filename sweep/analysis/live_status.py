@@ -211,7 +211,7 @@ class Standing:
         return len(self._paused)
 
     def observe(self, event: Event) -> Ended | None:
-        """Take in an event; return the trial that it ended or interrupted, if any."""
+        """Update the state with an event; return the trial that it ended or interrupted, if any."""
         before, self.last = self.last, event.time
         match self._ledger.observe(event):
             case ledger.Reported(trial, report):
@@ -269,7 +269,7 @@ class Standing:
     def left_s(self, now: float) -> float | None:
         """Estimate the remaining seconds from measured epoch times and the recent number of concurrent trials.
 
-        The first limit of the sweep that is reached ends the estimate. Returns None if nothing is known.
+        The sweep's budgets limit the estimate. Returns None if nothing is known.
         """
         if self.over is not None or not self._epoch_s:
             return None
@@ -302,7 +302,8 @@ class Standing:
     def cost_in_all(self, now: float) -> float | None:
         """Estimate the total cost of the sweep; None if nothing is known.
 
-        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials.
+        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. It
+        does not exceed the budget in money.
         """
         if self.over is not None:
             return self.cost

@@ -57,8 +57,8 @@ def judge(
 ) -> dict[int, Compared]:
     """Return the verdict on each row, by its number.
 
-    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter it;
-    neither is one of which no trial completed.
+    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter
+    it. Nor is a configuration without a completed trial.
     """
     reasons = {row: _unfit(trials, objectives) for row, trials in rows.items()}
     fit = {row: [trial for trial in rows[row] if trial.status is Status.COMPLETED] for row in rows if not reasons[row]}

@@ -144,19 +144,19 @@ class Foresight:
         self._prospect: Prospect | None = None
 
     def hear(self, trial: int, epoch: int, loss: float | None) -> None:
-        """Take in an epoch of a trial and its objective."""
+        """Record an epoch of a trial and its objective."""
         if loss is not None and epoch in self._decisions:
             self._told += 1
             if epoch == self._decisions[0]:
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
-        """Take in that a trial has ended for good."""
+        """Record that a trial has ended for good."""
         self._told += 1
         self._gone[trial] = epochs
 
     def reopen(self, trial: int) -> None:
-        """Take in that an ended trial is retried."""
+        """Record that an ended trial is retried."""
         self._told += 1
         del self._gone[trial]
 

@@ -348,7 +348,7 @@ def _read(
 def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
     """Return these folders followed by those of the trainable's module and of the running script, each once."""
     main = sys.modules["__main__"]
-    # no script if it runs by python -m
+    # with python -m, __main__ is a module and not a script
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
     more = (Path(script).resolve().parent,) if script else ()
     return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = 8  # at most so many pairs of nodes are tried; as in `sweep.backends.ray_tune.doctor`
+MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
 
 
 @click.command()

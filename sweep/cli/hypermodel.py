@@ -28,7 +28,7 @@ FEW, PAIRS = 4, 24
 """How many combinations are tried.
 
 Of a range with more than FEW values, the two ends are tried first, and the others only if the ends declare other
-parameters. At most PAIRS pairs of choices are tried together.
+parameters. Of choices with at most FEW values, up to PAIRS pairs are tried together.
 """
 
 Build: TypeAlias = Callable[[Hyperparameters], object]

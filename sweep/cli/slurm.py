@@ -19,7 +19,7 @@ from sweep.text import printable
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
 SETTLE_S = 30  # seconds that Ray gets to shut down on all nodes after the sweep has ended
-LATE_S = 60  # Slurm may send a signal up to so many seconds early
+LATE_S = 60  # seconds by which Slurm's signals may come early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

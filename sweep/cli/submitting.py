@@ -181,7 +181,10 @@ DRIVER = (
     "trap : TERM; n=0; while :; do {command}; code=$?; "
     "[ $n -lt {retries} ] || exit $code; case $code in 134|135|137|139) n=$((n+1));; *) exit $code;; esac; done"
 )
-"""Shell code of the driver: restarts it after a crash, as it resumes from the log; a stop request ends it."""
+"""Shell code that runs the driver and restarts it if it was killed; the driver then resumes from its log.
+
+On TERM the shell waits for the driver's end, and otherwise it exits with the driver's exit code.
+"""
 
 address = click.option(
     "--address",

@@ -188,12 +188,12 @@ class LiveView(Closing):
             self._write(text)
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Take in the events of earlier sessions without printing lines; no trial counts as running afterwards."""
+        """Process the events of earlier sessions without printing lines; no trial counts as running afterwards."""
         self.observe(events)
         self.standing.running.clear()
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Take in past events without printing lines."""
+        """Process past events without printing lines."""
         with self._lock:
             for event in events:
                 self.standing.observe(event)
@@ -204,7 +204,7 @@ class LiveView(Closing):
             self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
-        """Take in an event; print a line for a trial that ended, if the view prints lines or the trial failed."""
+        """Process an event; print a line for a trial that ended, if the view prints lines or the trial failed."""
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
         with self._lock:

@@ -227,7 +227,7 @@ def expectation(schema: Schema) -> str:
     """Describe what a schema expects in a few words."""
     if "expected" in schema:
         return str(schema["expected"])
-    # null is allowed everywhere and not worth mentioning
+    # null is always allowed and not mentioned
     members = [part for part in _members(schema) if part.get("type") != "null"]
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
