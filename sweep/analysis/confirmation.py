@@ -82,7 +82,7 @@ class Race:
     wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
     over: str = ""  # why it has ended, for people; "" while it goes on
     decided: bool = False  # only one finalist is left
-    epochs: int = 0  # epochs used, counting seeds that all finalists completed
+    epochs: int = 0  # epochs used: of seeds that all those left completed, and of finalists that failed
     allowed: float = math.inf  # epochs that it may use
     left: tuple[Key, ...] = ()
 

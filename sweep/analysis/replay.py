@@ -124,7 +124,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
                 found[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
             case Reported(trial, report) if trial.number in found:
                 curve = found[trial.number]
-                if trial.reported == trial.epoch:  # not for epochs before a gap that a repair of the log has left
+                if trial.reported == trial.epoch:  # up to a gap that a repair of the log has left
                     curve.reports.append(_placed(report, curve.place))
                 running.add(trial.number)
                 most = max(most, len(running))

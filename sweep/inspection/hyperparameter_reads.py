@@ -260,7 +260,7 @@ class _Flow:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any((scope, name) in self._held for scope in self._scopes(node))
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                return name in self._attributes and not self._holds(owner)  # ``hp.params`` does not hold them
+                return name in self._attributes and not self._holds(owner)  # ``hp.params`` is a parameter
             case ast.Call(func=func):
                 return last_name(func) == "Hyperparameters"
         return False

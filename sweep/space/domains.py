@@ -1,8 +1,8 @@
 """The sets of values that a parameter can take.
 
-`Domain` is a closed union of plain data, and every function on it is a `match`. A quantum ``q`` means ``round(x / q) *
-q`` as in W&B sweeps, but kept within the bounds, computed exactly in decimals, and giving integers if ``q`` is one.
-Drawing values is the task of `sweep.space.draws`.
+`Domain` is a closed union of plain data, and every function on it is a `match`. A quantum ``q`` means
+``round(x / q) * q`` as in W&B sweeps, but kept within the bounds, computed exactly in decimals, and giving integers if
+``q`` is one. Drawing values is the task of `sweep.space.draws`.
 """
 
 from __future__ import annotations
