@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run"]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-"""TensorFlow reads it once, as it is imported, and else tells the terminal of its own workings; errors are told."""
+"""TensorFlow reads this once, at import.
+
+Without it, it prints its own progress to the terminal; errors still appear.
+"""
 
 recorder.install()
-"""What the author's modules read when they are imported is recorded from here on; `Worker` records trials."""
+"""From here on, record what the author's modules read while they are imported; `Worker` records the trials' reads."""
 
 _HOMES = {
     "InputError": "sweep.errors",
@@ -34,7 +37,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import pandas and all else only when it is asked for."""
+    """Import a public name, and with it pandas and other large packages, at its first use."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""``python -m sweep``."""
+"""The entry point of ``python -m sweep`` and of the ``sweep`` command."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from contextlib import suppress
 
 from sweep import interruption, output
 
-UNWRITTEN = 2  # exit code where the output cannot be written
+UNWRITTEN = 2  # exit code if standard output cannot be written
 
 
 def run() -> None:
-    """Run the command, and leave at once: taking large libraries down piece by piece takes up to a second."""
+    """Run the command line, then exit with `os._exit`.
+
+    A normal exit spends up to a second on unloading large libraries.
+    """
     output.prepare()
     interruption.begin()
-    from sweep.cli import main  # takes its time, in which a signal is heard already
+    from sweep.cli import main  # a slow import; signals are already handled while it runs
 
     code: object = 0
     try:

@@ -1,15 +1,15 @@
-"""Everything that sweep raises on purpose, and what went wrong in an author's code.
+"""The exceptions of sweep, and short descriptions of errors in an author's code.
 
     SweepError
     ├── InputError          the user's input is wrong: one line per mistake, exit code 2
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
     ├── StoreError          a results folder cannot be read or written as it is
     └── Interrupted         a signal came before the first trial, exit code 130
-    StoppedAtOnce           a sweep ends now and its process lives on: passes through everything
-    WorkerLost              a process of several that train a trial is gone: passes through everything
+    StoppedAtOnce           the sweep ends now, but not its process; nothing on the way catches it
+    WorkerLost              one of several processes of a trial is gone; nothing on the way catches it
 
-Exceptions out of a user's model are not in this tree: they end one trial and are kept with it,
-the author's own line first, and no frames of the machinery around it.
+Exceptions from a user's model are not in this tree. They end one trial and are stored with it: the author's own line
+comes first, and frames of libraries are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SweepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: the place, what is there and what was expected, and a way out."""
+    """One mistake: where it is, what is wrong and what was expected, and a hint."""
 
     where: str
     what: str
@@ -43,7 +43,7 @@ class Problem:
 
 
 class InputError(SweepError):
-    """All mistakes of one input at once."""
+    """All mistakes of one input."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -51,12 +51,12 @@ class InputError(SweepError):
 
     @classmethod
     def one(cls, where: str, what: str, hint: str = "") -> InputError:
-        """Return the common case of a single mistake."""
+        """Return an error with a single mistake."""
         return cls([Problem(where, what, hint)])
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    """Raise `InputError` where there are any; what is found twice is said once."""
+    """Raise `InputError` if there are problems; duplicates are listed once."""
     if found := dict.fromkeys(problems):
         raise InputError(found)
 
@@ -70,29 +70,29 @@ class StoreError(SweepError):
 
 
 class Interrupted(SweepError):
-    """Somebody ended a command before it had anything to save."""
+    """The user ended a command before it had anything to save."""
 
 
 class StoppedAtOnce(BaseException):
-    """A sweep is to end now, in a process that lives on; no trial's failure, and nobody's to catch on its way."""
+    """The sweep must end now while its process lives on. Not a failure of a trial, and not to be caught on the way."""
 
 
 class WorkerLost(BaseException):
-    """A worker is of no use any more, for one of its processes is gone: its trial goes on with another worker."""
+    """A worker is unusable because one of its processes is gone; its trial continues on another worker."""
 
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
-    """Return the first line of what an error says, or the name of its type where it says nothing."""
+    """Return the first line of an error's message, or the name of its type if the message is empty."""
     return shortened(_lines(error)[0], length)
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line, which is the cause in the errors of a remote process, as `first_line`."""
+    """Return the last line of an error's message, which in the errors of a remote process is the cause."""
     return shortened(_lines(error)[-1])
 
 
 def in_short(error: BaseException) -> str:
-    """Return ``ValueError: its first line``; the type alone where it says nothing."""
+    """Return ``ValueError: first line of its message``, or the type alone if the message is empty."""
     kind = type(error).__name__
     return f"{kind}: {first_line(error)}" if str(error).strip() else kind
 
@@ -110,24 +110,24 @@ _VALUES = "  Label values: "  # all labels of the batch follow
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says in one line: its type, the author's line, and the cause.
+    """Describe an error in one line: its type, the author's line, and the cause.
 
     Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling Dense.call()."; the
-    cause itself is taken out of them.
+    cause is extracted from them.
     """
     return f"{type(error).__name__}: {said_by(error)}"
 
 
 def said_by(error: BaseException) -> str:
-    """Return `reason_of` without the type."""
+    """Describe an error as `reason_of` does, without its type."""
     cause = _cause(printable(str(error)).strip(), type(error).__name__)
-    is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # whose text says what to change
+    is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # its message already says what to change
     place = None if is_own else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
 
 def where_raised(error: BaseException) -> str | None:
-    """Return the author's line nearest to an error, as ``models.py:12 in loss``; None where none takes part."""
+    """Return the author's line nearest to an error, as ``models.py:12 in loss``; None if the traceback has none."""
     own = [
         (match["file"], int(match["line"]), match["function"])
         for match in _NAMED.finditer(str(error))
@@ -144,11 +144,10 @@ def where_raised(error: BaseException) -> str | None:
 
 
 def folded_traceback(error: BaseException) -> str:
-    """Return the traceback with each run of frames that are not the author's as one line.
+    """Format a traceback with each run of library frames folded into one line.
 
-    An error in which no line of the author's takes part keeps all of its frames, but for those that TensorFlow writes
-    into the message of a graph's error. Nothing is folded where the environment variable ``SWEEP_FULL_TRACEBACKS`` is
-    set.
+    If no line of the author's is in the traceback, all frames are kept, except those that TensorFlow writes into the
+    message of a graph execution error. The environment variable ``SWEEP_FULL_TRACEBACKS`` turns folding off.
     """
     told = traceback.TracebackException.from_exception(error)
     for one in () if os.environ.get(WHOLE) else _chain(told):
@@ -162,10 +161,10 @@ def folded_traceback(error: BaseException) -> str:
 
 
 def _cause(text: str, kind: str) -> str:
-    """Return the line of a message that says what is wrong."""
+    """Return the line of a message that states the cause."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
-    if first == _USER_CODE:  # ends with the error itself
+    if first == _USER_CODE:  # this message ends with the error itself
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
         if starts:
             return _cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
@@ -177,14 +176,14 @@ def _cause(text: str, kind: str) -> str:
         told = text.partition("Arguments received by")[0].splitlines()[1:]
         causes = [line.strip() for line in told if line.strip()]
         if causes:
-            # The cause is the last paragraph: Keras adds advice in front of it.
+            # The cause is the last paragraph: Keras puts advice before it.
             paragraphs = [part.strip() for part in "\n".join(told).split("\n\n") if part.strip()]
             return f"{found[1]}: {_cause(paragraphs[-1], kind)}"
     return first
 
 
 def _without_stack(message: str) -> str:
-    """Return the message of a graph's error without the frames in it that are not the author's."""
+    """Return the message of a graph execution error without its library frames."""
     lines, hidden = list[str](), 0
     for line in [*message.split("\n"), None]:
         named = None if line is None else _NAMED.match(line)
@@ -200,7 +199,7 @@ def _without_stack(message: str) -> str:
 
 
 def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """The error, and those that it came from."""
+    """Yield the error and then its causes, as Python chains them."""
     one: traceback.TracebackException | None = told
     while one is not None:
         yield one
@@ -208,11 +207,11 @@ def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackEx
 
 
 class _Folded(traceback.StackSummary):
-    """A stack in which a frame without a line stands for several."""
+    """A stack in which one frame without a line may stand for several folded ones."""
 
     @classmethod
     def of(cls, stack: traceback.StackSummary) -> _Folded:
-        """Fold each run of frames that are not the author's."""
+        """Fold each run of library frames."""
         found, hidden = cls(), list[traceback.FrameSummary]()
         for frame in [*stack, None]:
             if frame is not None and not is_author_file(frame.filename):
@@ -227,7 +226,7 @@ class _Folded(traceback.StackSummary):
         return found
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
-        """Return the lines of one frame."""
+        """Format one frame, or the line that stands for a folded run."""
         if frame_summary.name == _FOLDED:
             return f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
         return super().format_frame_summary(frame_summary)

@@ -1,9 +1,10 @@
-"""Lets a function ``train(hp, report)`` be a trainable.
+"""Adapts a function ``train(hp, report)`` to the `Trainable` contract, and loads what a sweep file names as trainable.
 
-It runs in a thread of its own and waits inside `report` for what becomes of its trial: a step ends there, a checkpoint
-is taken there, and a trial that is not to go on is told so there. It knows neither Ray nor the driver.
+The function runs in a thread of its own and blocks inside `report` until its trial is to continue. While it waits
+there, a step of the worker ends or a checkpoint is taken; if the trial must not continue, `report` returns False. The
+function knows neither Ray nor the driver.
 
-What a sweep file names, ``module:Name``, is made a trainable here, class or function, in the process that needs it.
+A target ``module:Name``, class or function, becomes a trainable in the process that needs it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sweep.state.trials import Found
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
-"""How a function saves: a callable that writes into the folder it is given, or a file or folder to be copied."""
+"""How a function saves: a callable that writes into the folder passed to it, or a file or folder to be copied."""
 
 UNREAD_FOLD = (
     "the file asks for {folds} folds, and the function reports without having read report.fold, so all folds would "
@@ -48,48 +49,48 @@ _LISTEN_S = 0.5
 
 
 class _Over(BaseException):
-    """Ends a function that reports on though it was told to stop."""
+    """Unwinds a function that reports again after `report` has returned False."""
 
 
 class Reporter:
-    """What a function is given beside its hyperparameters: its trial, and the way to report an epoch of it."""
+    """The second argument of a function trainable: facts about its trial, and a callable that reports one epoch."""
 
     def __init__(self, assignment: Assignment, restored: Path | None, epoch: int) -> None:
         self.trial: int = assignment.trial
         self.seed: int = assignment.seed
         self.epochs: int = assignment.epochs
-        self.epoch: int = epoch  # the last one reported; after a restore, those that are done
+        self.epoch: int = epoch  # epochs reported so far; those before a restored checkpoint count
         self.devices: Devices = assignment.devices
         self.training_read: set[str] = set()
-        """The keys of the file's block ``training`` that the function has read."""
+        """The keys of the file's ``training`` block that the function has read."""
         self._training = Watched(assignment.training, self.training_read)
         self._fold = assignment.fold
         self._fold_read = assignment.fold is None
         self._restored, self._accumulate = restored, assignment.accumulate
         self._objective = assignment.objective
-        self._looked = restored is None  # whether the function has asked what to go on from
-        self._splits = False  # whether it has asked into how many parts to cut its batches
-        self._checkpoint: Checkpoint | None = None  # of the last epoch
-        self._over = False  # the trial is to end
+        self._looked = restored is None  # whether the function has read `restored`, or need not
+        self._splits = False  # whether the function has read `accumulate`
+        self._checkpoint: Checkpoint | None = None  # as passed to the last report
+        self._over = False  # whether the trial is to end
         self._told: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._since = time.perf_counter()
 
     @property
     def restored(self) -> Path | None:
-        """The folder that a checkpoint of this trial was saved into, to go on from; None: begin anew."""
+        """The folder of this trial's checkpoint to continue from; None if the trial starts from the beginning."""
         self._looked = True
         return self._restored
 
     @property
     def accumulate(self) -> int:
-        """Into how many parts to cut each batch: more than 1 after the trial did not fit into memory."""
+        """The number of parts to cut each batch into; more than 1 after the trial ran out of memory."""
         self._splits = True
         return self._accumulate
 
     @property
     def training(self) -> Mapping[str, Value]:
-        """The file's block ``training``."""
+        """The file's ``training`` block."""
         return self._training
 
     @property
@@ -100,7 +101,7 @@ class Reporter:
 
     @property
     def folds(self) -> int | None:
-        """How many folds there are; None if the file does not ask for any."""
+        """The number of folds; None without `folds`."""
         return None if self._fold is None else self._fold.of
 
     def __call__(
@@ -113,11 +114,11 @@ class Reporter:
         examples_per_s: float | None = None,
         **more: float,
     ) -> bool:
-        """Report one epoch; the answer says whether to train on or to return.
+        """Report one epoch; return whether to continue training.
 
-        Metrics are named, or given as a mapping. ``checkpoint`` saves this epoch if that is due. Raises TypeError for
-        what is no number, RuntimeError where a restored trial is begun anew, Incompatible if the file asks for folds
-        and the function has not read which one this is.
+        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due. Raises TypeError
+        if a value is not a number, RuntimeError if the function ignores the checkpoint that it must continue from, and
+        Incompatible if the file asks for folds and the function has not read `fold`.
         """
         if self._over:
             raise _Over
@@ -150,7 +151,7 @@ class Reporter:
         return not self._over
 
     def _heard(self) -> EpochReported | _End:
-        """Return the next word of the function; a Ctrl-C that comes just before the wait is heard all the same."""
+        """Return the next message of the function's thread. Waits in short intervals so that Ctrl-C is handled."""
         while True:
             try:
                 return self._told.get(timeout=_LISTEN_S)
@@ -158,7 +159,7 @@ class Reporter:
                 continue
 
     def _returned(self, value: object) -> None:
-        """Take what a function returns that has reported nothing for its one report."""
+        """Report the return value of a function that has made no report: its metrics, or the objective alone."""
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
                 f"the function returned a model ({type(value).__name__}), expected its metrics. For a function that "
@@ -167,55 +168,55 @@ class Reporter:
         if isinstance(value, Mapping):
             self(value)
         elif self._objective and value is not None and not isinstance(value, bool):
-            self({self._objective: value})  # type: ignore[dict-item]  # it is looked at there
+            self({self._objective: value})  # type: ignore[dict-item]  # the call checks the type
 
 
 class _End:
-    """A function has returned, or raised."""
+    """The function has returned or raised; ``error`` is None if it returned."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 class FunctionTrainable:
-    """A `Trainable` made of a function."""
+    """A `Trainable` around a function."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
         self._takes_report = takes_report(function)
         self._assignment: Assignment | None = None
         self._run: Reporter | None = None
-        self._waits = False  # the function waits in its report
+        self._waits = False  # whether the function is blocked in its report
         self._restored: Path | None = None
         self._epoch = 0
         self._waited = Plateau(maximize=False)
         self._started: float | None = None
         self._train_s = 0.0
-        self._found = Found()  # under names of the author's
+        self._found = Found()  # undoes between trials what the function changes in the author's modules
 
     @property
     def depends_on(self) -> object:
-        """What the function's attribute ``depends_on`` names: files that it depends on beside its code."""
+        """The function's attribute ``depends_on``: files that it depends on besides its code."""
         return getattr(self._function, "depends_on", None)
 
     @property
     def saves(self) -> bool:
-        """Whether the function has given a checkpoint for its last epoch."""
+        """Whether the last report came with a checkpoint."""
         return self._run is not None and self._run._checkpoint is not None
 
     @property
     def splits(self) -> bool:
-        """Whether the function cuts its batches into smaller parts when it is asked to."""
+        """Whether the function has read `accumulate`, and so can cut its batches into smaller parts."""
         return self._run is not None and self._run._splits
 
     @property
     def training_read(self) -> frozenset[str]:
-        """The keys of the file's block ``training`` that have been read or that act on functions by themselves."""
+        """The keys of the file's ``training`` block that were read, and those that apply to functions automatically."""
         read = set() if self._run is None else self._run.training_read
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """Forget the trial before; the function is called by the first `train`."""
+        """Prepare a new trial and end the previous one. The function itself starts at the first call of `train`."""
         self.end()
         self._found.begin(
             lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
@@ -225,9 +226,9 @@ class FunctionTrainable:
         self._started, self._train_s = None, 0.0
 
     def train(self, report: Report) -> None:
-        """Let the function go on; return when it has returned, or waits in a report after which nothing follows now.
+        """Run the function until it returns, or waits in a report after which the trial is not to continue now.
 
-        Raises Stopped if it waits in a report and the epochs of ``training.patience`` have brought nothing better.
+        Raises Stopped if ``training.patience`` epochs brought no better objective, and whatever the function raised.
         """
         run = self._run or self._start()
         self._check_patience()
@@ -254,17 +255,20 @@ class FunctionTrainable:
             self._waited.hear(value)
 
     def _check_patience(self) -> None:
-        """Raise Stopped if further epochs would be in vain."""
+        """Raise Stopped if ``training.patience`` is exhausted."""
         training = {} if self._assignment is None else self._assignment.training
         if is_exhausted(self._waited, training):
             raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
     def end(self) -> str:
-        """Let a function that waits return, for its trial has ended; a line about what it raised then, if it did."""
+        """End the trial of a waiting function: its report returns False.
+
+        Return a line about the error it then raised, or "".
+        """
         run = self._run
         if run is None or not self._waits:
             if run is not None:
-                run._over = True  # whoever has interrupted us: its next report ends it
+                run._over = True  # an interrupted run; the function's next report ends it
             return ""
         self._waits = False
         run._answers.put(False)
@@ -273,7 +277,7 @@ class FunctionTrainable:
         return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
 
     def save(self, folder: Path) -> None:
-        """Save as the function's last report says."""
+        """Save a checkpoint as the last report asked. Raises RuntimeError if it asked for none."""
         run = self._run
         checkpoint = None if run is None else run._checkpoint
         if run is None or checkpoint is None:
@@ -287,16 +291,16 @@ class FunctionTrainable:
         (folder / _ABOUT).write_text(json.dumps({"epoch": run.epoch, "waited": self._waited.state()}))
 
     def restore(self, folder: Path) -> int:
-        """Show the function what was saved, when it begins."""
+        """Remember the folder for `Reporter.restored`; return the epoch that was saved."""
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
-        if "waited" in about:  # earlier releases had no patience for functions
+        if "waited" in about:  # checkpoints of earlier releases lack it
             self._waited.restore(about["waited"])
         return self._epoch
 
     def facts(self) -> Facts:
-        """Where it runs and how long it has trained; its data is what an attribute ``data`` of the function names."""
+        """Return facts of the trial: node, devices, training time, and the data that the function names in ``data``."""
         gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
         data = getattr(self._function, "data", None)
@@ -331,7 +335,7 @@ class FunctionTrainable:
                     run._returned(returned)
             except _Over:
                 pass
-            except BaseException as caught:  # handed over to who called `train`
+            except BaseException as caught:  # `train` raises it again
                 error = caught
             run._told.put(_End(error))
 
@@ -344,11 +348,14 @@ def _listener(found: Pristine) -> imports.Listener:
 
 
 def takes_report(function: Callable[..., object]) -> bool:
-    """Return whether a function takes ``(hp, report)`` and not ``(hp)`` alone; raise TrainableError for others."""
+    """Return True for a function that takes ``(hp, report)``, False for ``(hp)``.
+
+    Raises TrainableError for any other.
+    """
     name = getattr(function, "__name__", repr(function))
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of a compiled function nothing is known
+    except (TypeError, ValueError):  # the signature of a compiled function may be unknown
         return True
     for given in ((None, None), (None,)):
         try:
@@ -361,19 +368,19 @@ def takes_report(function: Callable[..., object]) -> bool:
 
 
 def _number(name: object, value: Any) -> float:
-    """Return a number of whatever library, as ours; NaN stays what it is."""
+    """Convert a number of any library to float. NaN is accepted."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
         raise TypeError(f"report(): {name} is {shortened(repr(value), 200)}, expected a number") from None
-    except OverflowError:  # a whole number; its digits may be more than Python prints
+    except OverflowError:  # an integer; its digits may be more than Python prints
         raise ValueError(f"report(): {name} is too large for a float, expected a number up to 1.8e308") from None
 
 
 def _seed(seed: int) -> None:
-    """Draw from the trial's seed whatever draws from the generators that a process has: workers are used again."""
+    """Seed the global generators of random, NumPy and torch. A worker trains many trials, so each one needs this."""
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
@@ -388,10 +395,10 @@ RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 def load_trainable(
     trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
 ) -> Callable[[], Trainable]:
-    """Return what makes trainables: the class, or one around the function, with these folders importable.
+    """Return a callable that makes trainables of a class or function, with ``folders`` importable.
 
-    What modules draw when they are imported follows from ``seed``, the sweep's. ``given`` is the class or function
-    itself where no module has it. Raises TrainableError, or what its import raises.
+    What modules draw at random during import follows from ``seed``, the sweep's. ``given`` is the class or function
+    itself if no module contains it. Raises TrainableError, or whatever the import raises.
     """
     make_importable(folders)
     imports.take_for_own(trainable.partition(":")[0])
@@ -402,7 +409,7 @@ def load_trainable(
 
 
 def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:
-    """Return what makes trainables of a class or a function; raise TrainableError for what is neither."""
+    """Return a callable that makes trainables of a class or function. Raises TrainableError for anything else."""
     if not isinstance(found, type):
         if not callable(found):
             raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
@@ -418,16 +425,16 @@ def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:
 
 
 def lacking(found: type) -> list[str]:
-    """Return the methods of `Trainable` that neither a class has nor, for it, what its ``__trainable__`` names."""
+    """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
     if callable(getattr(found, "__trainable__", None)):
         return []
     return [method for method in TRAINABLE_METHODS if not callable(getattr(found, method, None))]
 
 
 def offers(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
-    """Return whether trainables have a method beyond the contract's, and make none; arguments as of `load_trainable`.
+    """Return whether the trainables have a method that the contract does not require, without making a trainable.
 
-    True as well where only an object could tell.
+    Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
     make_importable(folders)
     found = _named(trainable) if given is None else given
@@ -437,7 +444,7 @@ def offers(method: str, trainable: str, folders: Iterable[Path], given: object =
 
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
-    """Return what a sweep file names in place of a part of sweep; raise InputError if it is no such part."""
+    """Import the part of sweep that a file replaces (``module:Name``). Raises InputError if it lacks ``methods``."""
     found = named(target, folders, where)
     missing = [method for method in methods if not hasattr(found, method)]
     if not callable(found) or (isinstance(found, type) and missing):
@@ -447,7 +454,7 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
 
 
 def named(target: str, folders: Iterable[Path], where: str) -> Any:
-    """Return what ``module:Name`` names, with these folders importable; raise InputError if it cannot be imported."""
+    """Import ``module:Name`` with ``folders`` importable. Raises InputError if that fails."""
     try:
         make_importable(folders)
         return _named(target)
@@ -456,7 +463,7 @@ def named(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Look for modules in these folders first, in this order, in which `inspection` has looked."""
+    """Put these folders first on ``sys.path``, in this order, which is also that of `inspection`."""
     first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]

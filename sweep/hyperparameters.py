@@ -1,7 +1,8 @@
-"""A trial's hyperparameters as code reads them, and a record of what was read.
+"""A trial's hyperparameters as the author's code reads them, and a record of what it read.
 
-Also in KerasTuner's spelling: ``hp.Int("units", 8, 64)`` is the trial's value, or its default. Where somebody listens,
-each call is a declaration, of which `sweep init --from-hypermodel` makes the space of a file.
+KerasTuner's spelling works too: ``hp.Int("units", 8, 64)`` returns the trial's value, or the default. While
+declarations are collected (`Declaring.declare_into`), each such call adds one; `sweep init --from-hypermodel` writes
+them into a sweep file as its parameters.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ from sweep.events import Params, Value
 
 @dataclass(frozen=True)
 class Declaration:
-    """A parameter as code has declared it."""
+    """A parameter as the code declares it."""
 
     name: str
-    keys: Mapping[str, Any]  # as in a sweep file
+    keys: Mapping[str, Any]  # the parameter's keys in a sweep file, such as `min` and `max`
     default: Value
-    choices: Sequence[Value] = ()  # all that it may be, where these can be counted
+    choices: Sequence[Value] = ()  # all possible values, if they can be counted
     when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
 class Declaring:
-    """The methods of KerasTuner's ``HyperParameters`` that declare a parameter and give its value.
+    """The methods of KerasTuner's ``HyperParameters`` that declare a parameter and return its value.
 
-    A sweep file that has the parameter decides which values it takes; the bounds in the code are those of `init`.
+    If the sweep file has the parameter, the file decides its values. The bounds in the code are used only by `init`.
     """
 
-    _declared: list[Declaration] | None = None  # where declarations are noted
-    _defaults: dict[str, Value]  # of what was declared while somebody listens, for whoever asks for it afterwards
-    _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the conditional scopes around
-    _prefix = ""  # of the names inside of name scopes
+    _declared: list[Declaration] | None = None  # collects the declarations; None: nothing is collected
+    # of the parameters declared so far, for later reads by name; filled only while declarations are collected
+    _defaults: dict[str, Value]
+    _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the enclosing conditional scopes
+    _prefix = ""  # of the enclosing name scopes, put before each name
 
     if TYPE_CHECKING:
 
@@ -55,9 +57,10 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> int:
-        """Return a whole number; the default, or else ``min_value``, where the trial has none of this name.
+        """Return an integer: the trial's value, or ``default``, or ``min_value``.
 
-        Raises ValueError for ``sampling`` other than "linear" and "log", TypeError for a value that is not whole.
+        Raises ValueError if ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole
+        number.
         """
         keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
         in_steps = range(_plain(min_value), _plain(max_value) + 1, _plain(step or 1))
@@ -76,9 +79,9 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> float:
-        """Return a number; the default, or else ``min_value``, where the trial has none of this name.
+        """Return a float: the trial's value, or ``default``, or ``min_value``.
 
-        Raises as `Int` does.
+        Raises the errors of `Int`.
         """
         keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _plain(min_value if default is None else default)
@@ -93,7 +96,7 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return one of some values; the default, or else the first, where the trial has none of this name."""
+        """Return one of ``values``: the trial's value, or ``default``, or the first one."""
         plain = [_plain(value) for value in values]
         first = plain[0] if default is None else _plain(default)
         choices = plain if all(isinstance(value, Hashable) for value in plain) else ()
@@ -102,18 +105,18 @@ class Declaring:
     def Boolean(
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
     ) -> bool:
-        """Return true or false; raise TypeError for another value."""
+        """Return True or False. Raises TypeError for any other value."""
         return _flag(
             name, self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
         )
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
-        """Return the value, or the trial's where it has one of this name."""
+        """Return the trial's value of this name if it has one, and ``value`` otherwise."""
         return self._value(name, {"value": _plain(value)}, _plain(value), (), parent_name, parent_values)
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
-        """Say of what is declared inside the block that it matters only where a parameter has one of some values."""
+        """Declare that what is declared in the block applies only if a parameter has one of these values."""
         before = self._within
         self._within = (*before, (self._prefix + parent_name, _listed(parent_values)))
         try:
@@ -123,7 +126,7 @@ class Declaring:
 
     @contextmanager
     def name_scope(self, name: str) -> Iterator[None]:
-        """Put a name and a dot before those of what is declared inside the block."""
+        """Prefix the names declared in the block with ``name`` and a dot."""
         before = self._prefix
         self._prefix = f"{before}{name}."
         try:
@@ -132,7 +135,7 @@ class Declaring:
             self._prefix = before
 
     def declare_into(self, declared: list[Declaration]) -> None:
-        """Note in this list what is declared from now on."""
+        """Append every declaration from now on to ``declared``."""
         self._declared = declared
 
     def _value(
@@ -151,7 +154,8 @@ class Declaring:
                 when[self._prefix + parent_name] = _listed(parent_values)
             self._declared.append(Declaration(name, keys, default, choices, when))
         value = self.get(name, default)
-        if self._declared is not None:  # not in a trial: one that finds a kept program runs none of this code
+        # outside trials only: a trial that reuses a compiled program runs none of this code
+        if self._declared is not None:
             self._defaults.setdefault(name, default)
         return value
 
@@ -159,7 +163,7 @@ class Declaring:
 def _numbers(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
-    """The keys of a sweep file for a range; of one in steps all values, each as likely as the next."""
+    """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""
     low, high, step = _plain(low), _plain(high), _plain(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
@@ -168,7 +172,8 @@ def _numbers(
             kind = "int_log_uniform_values" if whole else "log_uniform_values"
             return {"distribution": kind, "min": low, "max": high}
         return {"min": low, "max": high}
-    first, size, last = (Decimal(str(number)) for number in (low, step, high))  # 0.3, and not 0.30000000000000004
+    # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
+    first, size, last = (Decimal(str(number)) for number in (low, step, high))
     values = [first]
     while (following := values[-1] * size if sampling == "log" else first + len(values) * size) <= last:
         values.append(following)
@@ -176,7 +181,7 @@ def _numbers(
 
 
 def _plain(value: Any) -> Any:
-    """Return a number or text of NumPy's as Python's own."""
+    """Convert a NumPy scalar to Python's type."""
     return value.item() if hasattr(value, "item") else value
 
 
@@ -203,7 +208,7 @@ def _listed(values: Any) -> tuple[Value, ...]:
 
 
 def _reading_all(method: Any) -> Any:
-    """Return a method of `Watched` that reads all parameters: one of a mapping as a whole."""
+    """Wrap a method of `Watched` that uses the whole mapping, so that it counts as a read of all parameters."""
 
     def reading(watched: Watched, *given: Any) -> Any:
         watched.seen.update(dict.keys(watched))
@@ -213,7 +218,7 @@ def _reading_all(method: Any) -> Any:
 
 
 class Watched(dict[str, Value]):
-    """Parameters that tell which of them were read; a copy of the mapping as a whole reads all of them."""
+    """A dict of parameters that records the names that are read; using it as a whole reads all of them."""
 
     def __init__(self, params: Params, seen: set[str]) -> None:
         super().__init__(params)
@@ -235,22 +240,25 @@ class Watched(dict[str, Value]):
     copy, __or__, __ror__, __eq__ = map(_reading_all, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
-        return dict, (dict(dict.items(self)),)  # elsewhere nobody watches
+        return dict, (dict(dict.items(self)),)  # a pickled copy is a plain dict, which records nothing
 
 
 class Mark(Enum):
-    """Stands in a record where no value was read."""
+    """Entry of a record of reads where no value was returned."""
 
-    ABSENT = "absent"  # asked for, and not in the trial
-    PRESENT = "present"  # asked whether it is there, and it is
+    ABSENT = "absent"  # was read, but the trial does not have it
+    PRESENT = "present"  # was tested with `in` or as a group, and exists
 
 
 Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
-"""What was read, by name; where `below` was asked, the names, which are all of them under the empty name."""
+"""What was read, by name. A tuple lists the names that `below` found; under the empty name it lists all parameters."""
 
 
 def to_json(reads: Reads) -> str:
-    """Reads as text, the same for the same reads: a value in a list of one, a mark by its name, names as they are."""
+    """Encode reads as JSON, equal text for equal reads.
+
+    A value is written as a list of one item, a `Mark` as its name, and a tuple of names as ``{"below": [...]}``.
+    """
     told = {
         name: was.value if isinstance(was, Mark) else {"below": list(was)} if isinstance(was, tuple) else [was]
         for name, was in reads.items()
@@ -259,7 +267,7 @@ def to_json(reads: Reads) -> str:
 
 
 def from_json(text: str) -> Reads:
-    """Return the inverse of `to_json`."""
+    """Decode what `to_json` has encoded."""
     reads: Reads = {}
     for name, told in json.loads(text).items():
         match told:
@@ -273,27 +281,31 @@ def from_json(text: str) -> Reads:
 
 
 class Hyperparameters(Declaring):
-    """Read access by attribute (``hp.learning_rate``), item (``hp["aug.kind"]``) or `get`.
+    """Read access by attribute (``hp.learning_rate``), by item (``hp["aug.kind"]``) or with `get`.
 
-    A nested parameter is read by its dotted name or attribute by attribute (``hp.aug.kind``). Raises
-    AttributeError or KeyError, naming the trial's parameters, for one that the trial does not have.
+    A nested parameter can be read by its dotted name or attribute by attribute (``hp.aug.kind``). Reading a parameter
+    that the trial does not have raises AttributeError or KeyError, with a message that lists the trial's parameters.
     """
 
     def __init__(self, params: Params) -> None:
         self._seen = params.seen if isinstance(params, Watched) else set[str]()
         self._hold(dict(dict.items(params) if isinstance(params, Watched) else params))
         self._records: list[Reads] = []
-        self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
-        self._used = set[str]()  # of these
+        # names changed by `but`; reading one does not read the trial's parameter
+        self._changed: frozenset[str] = frozenset()
+        self._used = set[str]()  # the names in `_changed` that were read
         self._live: Callable[..., Any] | None = None
         self._defaults, self._lengths = dict[str, Value](), dict[str, Value]()
 
     def know(self, **lengths: int) -> None:
-        """Give the trial's ``epochs`` and ``updates`` under these names, where it has no parameter of that name."""
+        """Make the trial's ``epochs`` and ``updates`` readable, unless it has parameters of the same names."""
         self._lengths.update(lengths)
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
-        """Return these with some changed, None: not there; what is read of the others is read of these too."""
+        """Return a copy with some values changed; a value of None removes the parameter.
+
+        Reads of the unchanged parameters are recorded for the original as well.
+        """
         if not changes:
             return self
         changed = Hyperparameters({})
@@ -305,7 +317,7 @@ class Hyperparameters(Declaring):
 
     @property
     def unused_changes(self) -> tuple[str, ...]:
-        """What `but` has changed and nobody has asked for."""
+        """The names that `but` has changed and that nothing has read."""
         return tuple(sorted(self._changed - self._used))
 
     def __getitem__(self, name: str) -> Value:
@@ -334,45 +346,49 @@ class Hyperparameters(Declaring):
         return iter(self.to_dict())
 
     def to_dict(self) -> dict[str, Value]:
-        """Return all parameters by name, and all of them read: for ``**hp.to_dict()``."""
+        """Return all parameters as a dict, for ``**hp.to_dict()``; all of them count as read."""
         for name in self._params:
             self._read(name)
         for record in self._records:
-            record[""] = self._below("")  # and that there are no more
+            record[""] = self._below("")  # also records that no other parameters exist
         return dict(self._params)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the parameter, or ``default`` where the trial does not have it."""
+        """Return the parameter, or ``default`` if the trial does not have it."""
         value = self._read(name)
         return default if isinstance(value, Mark) else value
 
     def _given(self, name: str, default: Any, *, standard: bool = False) -> Any:
-        """Return the parameter; raise KeyError if it is absent without default, ValueError as `number` does."""
+        """Return the parameter or ``default``.
+
+        Raises KeyError if it is absent and has no default, and, if ``standard``, ValueError as `number` does.
+        """
         value = self[name] if default is None else self.get(name, default)
         if standard:
             table.check(name, value)
         return value
 
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
-        """Return the parameter as a float; raise TypeError if it is none, KeyError if absent without default.
+        """Return the parameter as a float.
 
-        ``standard``: as the standard hyperparameter of this name; raises ValueError outside of its bounds.
+        Raises TypeError if it is not a number, KeyError if it is absent without default. With ``standard=True`` it must
+        be within the bounds of the standard hyperparameter of this name, or ValueError is raised.
         """
         return _number(name, self._given(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
-        """The parameter as an int; raises TypeError if it is not a whole number. ``standard``: as for `number`."""
+        """Return the parameter as an int. Raises TypeError if it is not a whole number. ``standard``: see `number`."""
         return _whole(name, self._given(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
-        """Return the parameter as a string; raise TypeError if it is none. ``standard``: as for `number`."""
+        """Return the parameter as a string. Raises TypeError if it is not a string. ``standard``: see `number`."""
         value = self._given(name, default, standard=standard)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value
 
     def below(self, name: str) -> tuple[str, ...]:
-        """Return the names of the parameters below a nested name, without it; none where there are none."""
+        """Return the names of the parameters nested below ``name``, without this prefix; empty if none exist."""
         names = self._below(name)
         self._seen.update(names)
         for record in self._records:
@@ -380,13 +396,13 @@ class Hyperparameters(Declaring):
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """Return the parameter as true or false; raise TypeError if it is neither."""
+        """Return the parameter as a bool. Raises TypeError if it is not true or false."""
         return _flag(name, self._given(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = Mark.ABSENT) -> Any:
-        """Return the parameter, which has to be one of these values; raise ValueError for another.
+        """Return the parameter, which must be one of ``choices``.
 
-        Raises KeyError for an absent parameter without default.
+        Raises ValueError for any other value, and KeyError if the parameter is absent without default.
         """
         value = self[name] if default is Mark.ABSENT else self.get(name, default)
         table.check_choice(name, value, [_plain(choice) for choice in choices])
@@ -403,25 +419,25 @@ class Hyperparameters(Declaring):
     ) -> Any:
         """Return the parameter as a number that changes from trial to trial in one compiled program.
 
-        It goes wherever Keras takes a float: ``keras.layers.Dropout(hp.live("dropout", 0.1))``. Trials that differ in
-        nothing else share a program, where `number` would make one for each value. In `data`, and outside of a trial,
-        it is a plain float.
+        It can be passed wherever Keras takes a float: ``keras.layers.Dropout(hp.live("dropout", 0.1))``. Trials that
+        differ only in such parameters share a program, whereas `number` would compile one for each value. In `data`,
+        and outside a trial, it is a plain float.
 
-        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError for an absent parameter without
-        default, TypeError for a value that is no number, ValueError for one that has no meaning or lies outside of
-        ``bounds``, or of those that the ``standard`` hyperparameter of this name has.
+        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError if the parameter is absent without
+        default, TypeError if the value is not a number, and ValueError if it has no meaning or lies outside ``bounds``
+        (with ``standard``, outside the bounds of the standard hyperparameter of this name).
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
         return table.as_number(name, self._given(name, default), meaning, table.within(name, bounds, standard=standard))
 
     def serve_live(self, source: Callable[..., Any]) -> None:
-        """Let `live` give the numbers of a program, as ``source`` does."""
+        """Make `live` return what ``source`` returns: a number that the compiled program can change."""
         self._live = source
 
     @contextmanager
     def without_live(self) -> Iterator[None]:
-        """Inside the block, `live` gives plain floats, and is a read as any other."""
+        """Make `live` return plain floats in the block, and count as an ordinary read."""
         before, self._live = self._live, None
         try:
             yield
@@ -430,7 +446,7 @@ class Hyperparameters(Declaring):
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
-        """Add to ``record`` what is read inside the block."""
+        """Add to ``record`` what is read in the block."""
         self._records.append(record)
         try:
             yield
@@ -438,11 +454,11 @@ class Hyperparameters(Declaring):
             self._records.pop()
 
     def agree(self, record: Reads) -> bool:
-        """Return whether the same reads would give the same answers here; leaves no trace in any record."""
+        """Return whether the same reads would return the same values here. Adds nothing to any record."""
         return all(self._same(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | Mark:
-        """Return the value, or `Mark.ABSENT`, without a trace in any record."""
+        """Return the value, or `Mark.ABSENT`, without adding to any record."""
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, self._lengths.get(name, Mark.ABSENT))
 
@@ -455,7 +471,7 @@ class Hyperparameters(Declaring):
 
     def _note(self, name: str, found: Value | Mark) -> None:
         for record in self._records:
-            if name in self._groups:  # that there are some below it is what was found
+            if name in self._groups:  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, Mark.PRESENT)
             else:
                 record[name] = found
@@ -470,7 +486,7 @@ class Hyperparameters(Declaring):
         return type(now) is type(then) and now == then
 
     def _read(self, name: str) -> Value | Mark:
-        """Return what the trial has; for `init`, also what the code has declared before."""
+        """Return the trial's value; while declarations are collected, the declared default if the trial has none."""
         value = self.peek(name)
         self._note(name, value)
         return self._defaults.get(name, value) if isinstance(value, Mark) else value
@@ -482,7 +498,7 @@ class Hyperparameters(Declaring):
 
 
 class Group:
-    """The parameters below one nested name."""
+    """The parameters below one nested name, such as ``hp.aug``."""
 
     def __init__(self, parent: Hyperparameters, prefix: str) -> None:
         self._parent = parent
@@ -498,5 +514,5 @@ class Group:
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As `Hyperparameters.get`, below this name."""
+        """Return the parameter below this name, or ``default``, as `Hyperparameters.get` does."""
         return self._parent.get(f"{self._prefix}.{name}", default)

@@ -1,6 +1,6 @@
-"""Which backend Keras computes with, and the rule that a `KerasTrainable` needs TensorFlow.
+"""The backend that Keras computes with, and the rule that a `KerasTrainable` needs TensorFlow.
 
-Keras chooses its backend when it is imported. The service never imports it, so it reads the same settings.
+Keras chooses its backend at import. The service never imports Keras, so it reads the same settings.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def config_file(environ: Mapping[str, str]) -> Path:
 
 
 def configured(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the backend that a fresh process would import Keras with, and the setting that says so."""
+    """Return the backend that a fresh process would import Keras with, and where that is set."""
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"
     file = config_file(environ)
     try:
         config = json.loads(file.read_text())
-    except (OSError, ValueError):  # Keras then takes its default as well
+    except (OSError, ValueError):  # Keras falls back to its default, too
         return NEEDED, "the default"
     named = config.get("backend", NEEDED) if isinstance(config, dict) else NEEDED
     return str(named), str(file)
 
 
 def misfit(backend: str | None) -> str:
-    """Return what is wrong with a backend for a `KerasTrainable`; nothing if it is TensorFlow."""
+    """Return what is wrong with a backend for a `KerasTrainable`, or "" if it is TensorFlow."""
     if backend == NEEDED:
         return ""
     return f"Keras runs on {backend or 'no backend'}, expected {NEEDED}"

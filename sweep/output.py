@@ -1,4 +1,4 @@
-"""The standard streams of a program of this package: all that is printed can be written, or it is known why not."""
+"""Standard output and error of the command line: escape what cannot be encoded, and remember failed writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _failures: list[OSError] = []  # of standard output
 
 
 class _Recorded(io.FileIO):
-    """Standard output, which remembers the error that says it can no longer be written."""
+    """Standard output that remembers the errors of its writes."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -26,22 +26,22 @@ class _Recorded(io.FileIO):
 
 
 def failed_by(error: OSError) -> bool:
-    """Return whether an error is that of standard output, and not of another file."""
+    """Return whether an error was raised by standard output rather than another file."""
     return any(error is failure for failure in _failures)
 
 
 def failure() -> OSError | None:
-    """Return why standard output can no longer be written; None if it can, or whoever read it has had enough."""
+    """Return the error that broke standard output. None if it works, or if its reader has closed the pipe."""
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 
 def prepare() -> None:
-    """Write what an encoding lacks as an escape, and into nothing what is printed to a stream that is closed."""
+    """Replace the standard streams: unencodable characters are escaped, closed streams discard what is printed."""
     for number in range(3):
         try:
             os.fstat(number)
-        except OSError:  # else the next file that is opened, such as a log, would get what is printed
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        except OSError:  # otherwise the next opened file, such as a log, would receive what is printed
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         encoding = "utf-8" if stream is None else stream.encoding
@@ -54,7 +54,7 @@ def prepare() -> None:
 
 
 def flush() -> None:
-    """Write what is left of the output; a failure is then known."""
+    """Flush both streams, after which `failure` is final."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):  # of standard error nobody could be told
+        with suppress(OSError):  # failures of standard error cannot be reported anywhere
             stream.flush()

@@ -1,4 +1,4 @@
-"""What GPUs cost: the file's ``price_per_gpu_hour``, one number or one for each kind of node."""
+"""The file's ``price_per_gpu_hour``: one number, or one for each kind of node."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Literal, TypeAlias
 
 Market: TypeAlias = Literal["on_demand", "spot"]
 Price: TypeAlias = "float | Mapping[str, float | Mapping[Market, float]]"
-"""Of a GPU for an hour, in any currency: of all, or by a kind of node and, of that, by its market."""
+"""Price per GPU-hour in any currency: one for all nodes, or by kind of node, optionally split by market."""
 
 MARKET = "ray.io/market-type"
-"""The label of Ray's nodes that says "spot" or "on-demand"."""
+"""The label that holds "spot" or "on-demand" on Ray's nodes."""
 COST = "cost"
-"""The measure of an epoch, and the column, that says what it cost."""
+"""Name of the column, and of the measure of an epoch, that holds the cost."""
 
 
 def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
-    """Return the price on a node with these labels; None where the file names none of their values.
+    """Return the price per GPU-hour on a node with these labels; None if the file has no price for any of them.
 
-    A node of a market that has no price of its own has the other one's.
+    If the node's market has no price of its own, the other market's price is used.
     """
     if not isinstance(price, Mapping):
         return price
@@ -31,7 +31,7 @@ def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
 
 
 def bounds(price: Price) -> tuple[float, float]:
-    """Return the lowest and the highest price."""
+    """Return the lowest and the highest price in the file."""
     every = [*_all(price)]
     return min(every), max(every)
 

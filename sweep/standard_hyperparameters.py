@@ -1,7 +1,7 @@
-"""The standard hyperparameters of a `KerasTrainable`: what each may be, what its 0 means, what is refused.
+"""The standard hyperparameters of a `KerasTrainable`: their bounds and the meaning of 0.
 
-The one table of it. The service checks a file by it before anything starts, the training each value that it reads;
-a trainable of another kind that reads a parameter of the same name is not bound by it.
+This table is the only one. The service checks a sweep file against it before anything starts, and training checks each
+value that it reads. Other kinds of trainables may use the same names for parameters of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Number:
     whole: bool = False
     above: bool = False
     below: bool = False
-    zero: str = ""  # what 0 means, where it is special
+    zero: str = ""  # meaning of 0, if it has a special one
 
     def takes(self, value: Value) -> bool:
         """Return whether a value is one of these numbers; 2.0 counts as whole."""
@@ -57,7 +57,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One of some texts."""
+    """One of several strings."""
 
     words: tuple[str, ...]
     zero: str = ""
@@ -71,7 +71,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A number as another entry bounds it, or names, one or a list; what they may name is the model's or Keras's."""
+    """A number within bounds, or one name or a list of names; the model or Keras checks the names."""
 
     number: Number | None
     said: str
@@ -109,7 +109,7 @@ FRAME: Mapping[str, Bounds] = {
     "frozen_layers": Names(Number(0, whole=True), "a whole number from 0, or names of layers", zero="none"),
     **dict.fromkeys(("shuffle", "cache_features", "gradient_checkpointing"), Flag()),
 }
-"""What every `KerasTrainable` reads, whatever its methods do."""
+"""What every `KerasTrainable` reads, whichever methods are overridden."""
 
 OVERRIDABLE: Mapping[str, Bounds] = {
     "learning_rate": Number(0, zero="nothing is trained"),
@@ -145,7 +145,7 @@ OVERRIDABLE: Mapping[str, Bounds] = {
     "frozen_epochs": Number(0, whole=True, zero="off"),
     "dropout": _SHARE_OFF,
 }
-"""What a method of `KerasTrainable` reads that an author may override, and then read the same name in another sense."""
+"""What overridable methods of `KerasTrainable` read. An author's override may use the same name differently."""
 
 OF_OPTIMIZERS = (
     *("weight_decay", "adam_weight_decay", "momentum", "nesterov", "amsgrad", "centered", "relative_step"),
@@ -154,11 +154,11 @@ OF_OPTIMIZERS = (
     *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
     *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
 )
-"""What the optimizers of Keras are made with, each some of it."""
+"""Arguments of Keras's optimizers; each optimizer takes some of them."""
 SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
-"""What makes of a peak rate the rate of each update."""
+"""What turns a peak learning rate into the rate of each update."""
 OF_RATES = ("learning_rate", "fine_tune_learning_rate", *SHAPING)
-"""What the loop makes the learning rate of each update from."""
+"""What determines the learning rate of each update."""
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 OF_METHODS: Mapping[str, tuple[str, ...]] = {
@@ -171,7 +171,7 @@ OF_METHODS: Mapping[str, tuple[str, ...]] = {
     "phases": ("frozen_epochs", "fine_tune_learning_rate"),
     "dropout": ("dropout",),
 }
-"""By the method of `KerasTrainable` that reads them, what has no effect once an author overrides the method."""
+"""By method of `KerasTrainable`: the parameters that have no effect if an author overrides the method."""
 
 STANDARD: Mapping[str, Bounds] = {**FRAME, **OVERRIDABLE}
 
@@ -180,11 +180,11 @@ LENGTHS = {
     "epochs": "no trial has begun",
     "updates": "it follows from the data of a KerasTrainable and the batch size; read it in model() or later",
 }
-"""What code may read of a trial's length as of its parameters, and why it may not be known."""
+"""Lengths that code may read like parameters, with the reason why one may be unknown."""
 
 
 def bounds(name: str) -> Bounds:
-    """Return the bounds of a standard hyperparameter, also of one below a name: ``loss_weights.depth``."""
+    """Return the bounds of a standard hyperparameter, including nested ones such as ``loss_weights.depth``."""
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 
 
@@ -199,16 +199,16 @@ def expected(of: Bounds) -> str:
 
 
 def within(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
-    """Return the bounds of a number: these two, or those of the ``standard`` hyperparameter of this name."""
+    """Return these bounds, or with ``standard`` those of the standard hyperparameter; None if neither is set."""
     if standard:
         return bounds(name)
     return None if between is None else Number(*between)
 
 
 def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
-    """Return a parameter's value as a number; ``meaning`` maps the choices of a text parameter to numbers.
+    """Return a parameter's value as a float; ``meaning`` maps the choices of a text parameter to numbers.
 
-    Raises TypeError for a value that is no number, ValueError for one without a meaning or outside of the bounds.
+    Raises TypeError if the value is not a number, and ValueError if it has no meaning or is out of bounds.
     """
     if meaning is not None:
         if not isinstance(value, str) or value not in meaning:
@@ -222,14 +222,14 @@ def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: 
 
 
 def check(name: str, value: Value, of: Bounds | None = None) -> None:
-    """Raise ValueError for a value outside of these bounds, by default those of the standard hyperparameter."""
+    """Raise ValueError if a value is out of bounds, by default those of the standard hyperparameter of this name."""
     of = of or bounds(name)
     if not of.takes(value):
         raise ValueError(f"{name} is {value!r}, expected {expected(of)}")
 
 
 def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
-    """Raise ValueError for a parameter that is none of these values."""
+    """Raise ValueError if the value is none of ``choices``."""
     if not any(_is_alike(choice, value) for choice in choices):
         are_texts = all(isinstance(choice, str) for choice in choices)
         listed = ", ".join(map(str if are_texts else repr, choices))
@@ -237,7 +237,7 @@ def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
 
 
 def _is_alike(choice: object, value: Value) -> bool:
-    """Return whether a choice in code is a value of a sweep file: true is not 1, and a tuple is written as a list."""
+    """Return whether a choice in code equals a value of a sweep file: true is not 1, and a tuple equals a list."""
     if isinstance(choice, list | tuple) and isinstance(value, list):
         return len(choice) == len(value) and all(map(_is_alike, choice, value))
     return isinstance(choice, bool) is isinstance(value, bool) and bool(choice == value)

@@ -1,4 +1,4 @@
-"""How numbers, times, names and other people's text are written, wherever a person reads them."""
+"""Formatting of numbers, times, names and foreign text for people."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|
 
 
 def printable(text: str) -> str:
-    """Return a text of others without what would move a terminal's cursor, change its colours or its title."""
+    """Remove escape sequences from a text, and escape other control characters except newline and tab."""
     return escaped(_ESCAPES.sub("", text), "\n\t")
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Return a text with what cannot be printed as Python writes it, but for the characters that are ``kept``."""
+    """Escape every unprintable character of a text as Python does, except those in ``kept``."""
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:
-    """Return a text with what an encoding cannot write, such as half a surrogate pair, as Python writes it."""
+    """Escape the characters that an encoding cannot write, such as half a surrogate pair."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def counted(count: int, noun: str) -> str:
-    """Return ``1 epoch``, ``1,200 epochs``."""
+    """Format a count with its noun: ``1 epoch``, ``1,200 epochs``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
-    """Return ``3, 5`` in their order; ``3 to 6`` for more than two that follow each other."""
+    """Format numbers in order: ``3, 5``, or ``3 to 6`` if more than two are consecutive."""
     found = sorted(numbers)
     row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
     return f"{found[0]}{to}{found[-1]}" if row else between.join(map(str, found))
 
 
 def trials_named(numbers: Collection[int]) -> str:
-    """Return ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
+    """Format trial numbers: ``trial 3``, ``trials 3, 5``, ``trials 3 to 6``."""
     return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
 
 
 def figure(value: float) -> str:
-    """Return four significant digits, without an exponent for numbers of everyday size."""
+    """Format a number with four significant digits, without an exponent up to everyday sizes (below 1e9)."""
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= 1e4 and abs(value) < 1e9:
@@ -54,9 +54,9 @@ def figure(value: float) -> str:
 
 
 def score(value: float | None) -> str:
-    """Return four significant digits with their zeros, so that a column of results can be compared at a glance.
+    """Format a number with four significant digits including trailing zeros, so that columns are easy to compare.
 
-    Empty for None.
+    Returns "" for None.
     """
     if value is None:
         return ""
@@ -64,24 +64,24 @@ def score(value: float | None) -> str:
 
 
 def money(amount: float) -> str:
-    """Return an amount to the hundredth, and what is below one with two digits."""
+    """Format an amount with two decimals, or with two significant digits if it is below 1."""
     return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
 
 
 def setting(value: object) -> str:
-    """Return a hyperparameter's value in a table or a line."""
+    """Format a hyperparameter's value for a table or a line."""
     if type(value) is float:
         return figure(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def settings(params: Mapping[str, object], names: Iterable[str]) -> str:
-    """Return ``learning_rate=0.001 augmentation=low``: those of ``names`` that the trial has."""
+    """Format the parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
     return " ".join(f"{name}={setting(params[name])}" for name in names if name in params)
 
 
 def duration(seconds: float) -> str:
-    """Return ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
+    """Format a duration: ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -94,36 +94,36 @@ def duration(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Return ``about 45 s``, ``about 3 min 20 s``: a duration without figures that an estimate does not have."""
+    """Format an estimated duration without false precision: ``about 45 s``, ``about 3 min 20 s``."""
     return f"about {duration(seconds) if seconds >= 59.95 else f'{max(round(seconds), 1)} s'}"
 
 
 def moment(time: float) -> str:
-    """Return a time in seconds since 1970, to the minute, in UTC as everywhere in the results."""
+    """Format a time in seconds since 1970 in UTC, to the minute."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def shortened(text: str, length: int = 300) -> str:
-    """Return a text of at most so many characters: one that is longer ends after a word, in ``...``."""
+    """Shorten a text to ``length`` characters; a longer one is cut after a word and ends in ``...``."""
     if len(text) <= length:
         return text
     room = length - len("...")
     words = text[: room + 1].rpartition(" ")[0].rstrip()
-    return f"{words if len(words) > room // 2 else text[:room]}..."  # a word may be longer than all there is room for
+    return f"{words if len(words) > room // 2 else text[:room]}..."  # a single word may be longer than that
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like a name; None where none is."""
+    """Return the known name most similar to ``name``, or None if none is similar."""
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known name; empty where none is like it."""
+    """Return a hint with the most similar known name, or "" if none is similar."""
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names the nearest known name, or else all of them."""
+    """Return a hint with the most similar known name, or with all known names if none is similar."""
     known = sorted(known)
     return guess(name, known) or (f"known: {', '.join(known)}" if known else "")

@@ -1,9 +1,9 @@
-"""A sweep for the parts that compare, list and print: its trials as plain rows, and its outline. Knows no data frames.
+"""A sweep as plain rows, for code that compares, lists and prints it, and the outline of its file. Uses no data frames.
 
-The Parquet library is imported when something is read, and not before. Trials are made of whole columns, for a sweep
-may have ten thousand. In a population, a copy has the epochs of its parent up to where it was made.
+The Parquet library is imported only when something is read. Trials are made from whole columns, because a sweep may
+have ten thousand of them. In a population, a copy has the epochs of its parent up to the epoch at which it was copied.
 
-The outline is what is known of a sweep before its first event, as far as it takes to say where it stands.
+An outline holds what is known of a sweep before its first event and is needed to show its progress.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _NO_RULE = NoTermination()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Budgets that may end it before its trials do; ``gpus`` are those of one trial."""
+    """Budgets that may end the sweep before its trials do; ``gpus`` is the number of GPUs of one trial."""
 
     hours: float | None = None
     gpu_hours: float | None = None
     epochs: int | None = None
     money: float | None = None
     gpus: float = 0.0
-    shared: bool = False  # each epoch says how much of a GPU it had
+    shared: bool = False  # trials share GPUs; each epoch measures its part of one
 
     @classmethod
     def of(cls, spec: Spec) -> Limits:
-        """Return those of a sweep file."""
+        """Return the budgets of a sweep file."""
         return cls(
             hours=spec.budget.hours,
             gpu_hours=spec.budget.gpu_hours,
@@ -57,29 +57,29 @@ class Limits:
         )
 
     def gpu_s(self, epoch: EpochReported) -> float:
-        """Return how many seconds of a GPU an epoch took, of all that its trial has."""
+        """Return the GPU-seconds that an epoch took, over all GPUs of its trial."""
         return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A sweep file, in so few words."""
+    """What the views of a sweep need from its file."""
 
     name: str = ""
-    metric: str = ""  # the first objective
+    metric: str = ""  # of the first objective
     goal: str = ""
     objectives: int = 1
-    varying: tuple[str, ...] = ()  # the parameters worth showing
-    total: int | None = None  # trials of the search and the baseline, where known
+    varying: tuple[str, ...] = ()  # the parameters that differ between configurations
+    total: int | None = None  # number of trials of the search and the baseline, if known
     repeats: int = 1
-    epochs: int = 1  # of a trial whose parameters do not say
+    epochs: int = 1  # of a trial whose parameters do not set it
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
     rule: EarlyTermination = _NO_RULE
     limits: Limits = Limits()
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
-        """Return that of a sweep file."""
+        """Return the outline of a sweep file."""
         first = spec.objectives[0]
         return cls(
             name=spec.name,
@@ -100,12 +100,12 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """Return the epochs that a trial with these parameters trains."""
+        """Return the number of epochs that a trial with these parameters trains."""
         return trial_epochs(params, self.epochs)
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """One row of trials.parquet; what it has not is absent from the mappings, or None."""
+    """One row of trials.parquet. Missing values are None, or absent from the mappings."""
 
     sweep: str
     trial: int
@@ -121,47 +121,47 @@ class Trial(Struct, frozen=True, kw_only=True):
     duration_s: float | None
     checkpoint: str | None
     role: Role = Role.SEARCH
-    tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
+    tested: Mapping[str, float] = field(default_factory=dict)  # on the test data; finalists only
     fold: int | None = None
-    parent: int | None = None  # of a copy in a population: the trial whose epochs it has
-    parent_epoch: int | None = None  # up to this one
-    data: str | None = None  # fingerprint
-    data_reads: str | None = None  # as of `Facts`
-    accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
+    parent: int | None = None  # of a copy in a population: the trial that it was copied from
+    parent_epoch: int | None = None  # the last epoch that it has from its parent
+    data: str | None = None  # fingerprint of the data
+    data_reads: str | None = None  # see `Facts.data_reads`
+    accumulate: int | None = None  # micro-batches that each batch was split into after running out of memory
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One sweep and its trials, in the order in which they were started."""
+    """One sweep and its trials, in the order of their start."""
 
     folder: ResultsFolder
-    name: str  # that of its trials, by which they are told from those of other sweeps
+    name: str  # the `sweep` of its trials, unique among sweeps that are compared
     info: SweepInfo
     objectives: Objectives
     trials: tuple[Trial, ...]
     history: History
-    cost: float | None = None  # of its GPUs, where they have a price
+    cost: float | None = None  # of its GPUs, if they have a price
 
     @property
     def state(self) -> str:
-        """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+        """``running``, the reason why its last session ended, or ``unfinished`` if its driver was killed."""
         return "running" if self.folder.is_running() else self.history.ended or "unfinished"
 
 
 def first_failure(sweep: Sweep) -> str:
-    """Return what became of the first trial, in words to go after "no trial completed"."""
+    """Return how the first trial ended, phrased to follow "no trial completed"."""
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
 def read(folder: ResultsFolder) -> Sweep:
-    """Return the sweep in a folder as its log stands now. Raises `StoreError`."""
+    """Read the present state of the sweep in a folder. Raises `StoreError`."""
     from sweep.store import reading
 
     return of_tables(folder, reading.read(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
-    """Return the sweep in a folder, of which the table of trials has been read, by its own name or another one."""
+    """Make the sweep in a folder from tables that were read; ``name`` replaces its own name."""
     from sweep.store import reading
 
     name = name or folder.name
@@ -170,7 +170,8 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
     columns["sweep"] = [name] * read_tables.trials.num_rows
     nulls = reading.columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
-    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):  # columns that tables may lack
+    # older tables may lack these columns
+    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [
         _mappings(columns, group, read_tables.trials.num_rows, nulls if prefix == "param." else None)
@@ -183,7 +184,10 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """Return the objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
+    """Return the common objectives of the sweeps.
+
+    Raises `InputError` if they differ, as no common order exists then.
+    """
     first = sweeps[0]
     problems = [
         Problem(
@@ -201,7 +205,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def of_other_code(sweeps: Sequence[Sweep]) -> str:
-    """Return that trainings differ in more than their parameters, and in what; empty where that is not known of any."""
+    """Describe in what trainings differ besides their parameters, such as code or packages; "" if nothing is known."""
     mixed = [sweep.name for sweep in sweeps if sweep.info.is_mixed]
     told = []
     if mixed:
@@ -216,7 +220,7 @@ def of_other_code(sweeps: Sequence[Sweep]) -> str:
 
 
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
+    """Return the parameters that differ between the configurations or are missing in some, in the file's order."""
     names = dict.fromkeys(name for one in params for name in one)
     return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)
 
@@ -245,9 +249,9 @@ def _trial(row: Sequence[object]) -> Trial:
 def _mappings(
     columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
 ) -> Sequence[object]:
-    """Return for each row what it has of some columns, by the names without their prefix.
+    """Return for each row a dict of some columns, by their names without the prefix; nulls are left out.
 
-    ``nulls`` are the names of those whose value is null, as the column `NULL_PARAMS` has them.
+    ``nulls`` is the column `NULL_PARAMS`: the names of parameters whose value is null, which are kept.
     """
     if not names:
         return [{} for _ in range(count)]
@@ -267,7 +271,7 @@ def _words(objectives: Objectives) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Epochs of a trial that one trial has trained, itself or one that it is descended from."""
+    """A range of a trial's epochs that were trained by one trial: itself or one of its ancestors."""
 
     trial: int
     first: int  # epoch
@@ -276,13 +280,13 @@ class Step:
 
 
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
-    """Return the steps of a trial in the order of their epochs; one, where it is no copy."""
+    """Return the steps of a trial in the order of their epochs; a trial that is no copy has one."""
     known = {trial.trial: trial for trial in trials}
     found: list[Step] = []
     trial, last = known[number], known[number].epochs
     while True:
         first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
-        if last > first:  # else it was replaced before it had trained
+        if last > first:  # otherwise it was replaced before it trained
             found.append(Step(trial.trial, first + 1, last, trial.params))
         if trial.parent is None:
             return tuple(reversed(found))

@@ -1,7 +1,8 @@
-"""Fresh seeds for the configurations that could still be the best: who gets the next one, and what they showed.
+"""Fresh seeds for the configurations that may be the best: which trials to train next, and the results so far.
 
-A pure function of a sweep's trials, so that a resumed session, a report and a test come to the same result. Finalists
-are not judged by the scores that they were chosen by: only fresh seeds count.
+The finalists race: each that is left trains with one more seed, then those that are clearly worse drop out. The race is
+a pure function of a sweep's trials, so that a resumed session, a report and a test come to the same result. Only fresh
+seeds count, because the finalists were chosen by their scores in the search.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from sweep.statistics import ALPHA, LEAST, TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 
 BROKEN = "did not complete with a fresh seed"
-AFFORDED = 3  # seeds for each finalist that the budget must allow, or there are fewer finalists
+AFFORDED = 3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
 
 Key: TypeAlias = str
-"""A configuration: trials of one have the same."""
+"""Identifies a configuration: trials with equal parameters have the same key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A trial, as far as a race looks at it."""
+    """The facts of a trial that a race needs."""
 
     trial: int
     params: Params
@@ -37,56 +38,57 @@ class Run:
     repeat: int
     fold: int | None
     status: Status
-    loss: float  # its objective at its end, smaller is better; NaN where it has none
+    loss: float  # its final objective, smaller is better; NaN if it has none
     epochs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the sweep file says of a race."""
+    """The settings of a race in the sweep file."""
 
     seeds: int
     finalists: int
-    share: float | None  # of the search's epochs
+    share: float | None  # the part of the search's epochs that the race may use; None: no limit
     repeats: int  # of the search
     folds: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Racer:
-    """A finalist."""
+    """A finalist, and its results in the race so far."""
 
     key: Key
     params: Params
     is_baseline: bool
     selected: float  # its loss in the search
-    losses: tuple[float, ...]  # of its fresh seeds so far, in their order
-    epochs: int  # of one more seed
-    behind: float | None = None  # its mean less the leader's, over the seeds of both; None of the leader, or before any
-    half: float = math.inf  # of the interval of that
-    out: str = ""  # why it has dropped out
+    losses: tuple[float, ...]  # of its fresh seeds so far, in order
+    epochs: int  # that one more seed takes
+    # its mean loss minus the leader's, over their common seeds; None for the leader, or without seeds
+    behind: float | None = None
+    half: float = math.inf  # half the width of that difference's interval
+    out: str = ""  # why it dropped out
 
     @property
     def mean(self) -> float:
-        """Over its fresh seeds; NaN before any."""
+        """The mean loss over its fresh seeds; NaN if it has none."""
         return fmean(self.losses) if self.losses else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """How a race stands."""
+    """The state of a race."""
 
-    racers: tuple[Racer, ...] = ()  # the leader first, then those that are left, then those that dropped out
+    racers: tuple[Racer, ...] = ()  # the leader, then the others that are left, then those that dropped out
     wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
-    over: str = ""  # why it is over, in words; "" while it goes on
-    decided: bool = False  # one is left
-    epochs: int = 0  # that it has taken, of whole seeds
-    allowed: float = math.inf  # epochs that it may take
+    over: str = ""  # why it has ended, for people; "" while it goes on
+    decided: bool = False  # only one finalist is left
+    epochs: int = 0  # epochs used: of seeds that all those left completed, and of finalists that failed
+    allowed: float = math.inf  # epochs that it may use
     left: tuple[Key, ...] = ()
 
 
 def run(runs: Iterable[Run], rules: Rules) -> Race:
-    """Return the race as these trials tell it; the search must have ended."""
+    """Return the state of the race that follows from these trials. The search must have ended."""
     runs = list(runs)
     allowed = (
         math.inf
@@ -96,7 +98,7 @@ def run(runs: Iterable[Run], rules: Rules) -> Race:
     scores, begun = _scores(runs, rules)
     failed = [name for name, losses in scores.items() if any(map(math.isnan, losses.values()))][: rules.finalists]
     found = candidates(runs, rules)
-    racers = finalists(found, rules, allowed, failed)  # others take the places of those that failed
+    racers = finalists(found, rules, allowed, failed)  # others replace those that failed
     broken = [replace(racer, out=BROKEN) for racer, _ in found if racer.key in failed]
     if len(racers) < 2:
         what = "no configuration is" if not racers else "a single configuration is"
@@ -107,11 +109,11 @@ def run(runs: Iterable[Run], rules: Rules) -> Race:
 
 
 Candidates: TypeAlias = list[tuple[Racer, list[float]]]
-"""Configurations that completed, the best first, each with its losses by repeat of the search."""
+"""Configurations that completed, best first, each with its loss in each repeat of the search."""
 
 
 def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
-    """Return all configurations of which every repeat of the search completed."""
+    """Return the configurations that completed all repeats of the search, best first."""
     found: Candidates = []
     for name, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _repeats(group, rules)
@@ -125,8 +127,8 @@ def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
     """Return the best configurations of the search, and the baseline.
 
-    Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
-    seeds, there are fewer.
+    If the search had repeats, configurations that these show to be worse than the best are left out. If the budget
+    allows too few seeds for each, the number of finalists is reduced.
     """
     found = [one for one in found if one[0].key not in without]
     others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
@@ -140,7 +142,7 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
 
 
 def _repeats(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """Return the losses of a configuration by repeat, the mean over its folds; None unless all of them completed."""
+    """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed."""
     whole = {(one.repeat, one.fold): one.loss for one in group if _counts(one)}
     folds = range(rules.folds) if rules.folds else (None,)
     places = [[(repeat, fold) for fold in folds] for repeat in range(rules.repeats)]
@@ -154,7 +156,7 @@ def _counts(one: Run) -> bool:
 
 
 def _not_told(found: Candidates) -> Candidates:
-    """Return those that the repeats of the search do not tell from the best of them."""
+    """Return the candidates that the repeats of the search do not show to be worse than the best."""
     if len(found) < 2 or len(found[0][1]) < statistics.FIRST_SEEDS:
         return found
     looked = statistics.look_at_race([losses for _, losses in found], statistics.FIRST_SEEDS)
@@ -162,7 +164,7 @@ def _not_told(found: Candidates) -> Candidates:
 
 
 def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
-    """Of each configuration its loss by fresh repeat, NaN where a training came to nothing; and what has begun."""
+    """Return the loss of each fresh repeat by configuration, NaN if a training failed, and the trials that began."""
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
     for one in runs:
@@ -186,7 +188,7 @@ def _raced(
     rules: Rules,
     allowed: float,
 ) -> Race:
-    """Seed by seed: all that are left get it, then those that are told apart drop out."""
+    """Run the race seed by seed: all that are left train with the seed, then those shown to be worse drop out."""
     left, out = list(racers), list[Racer]()
     spent, wanted, over = 0, list[tuple[Params, int, int | None]](), ""
     for repeat in range(rules.repeats, rules.repeats + rules.seeds):
@@ -228,7 +230,7 @@ def _raced(
 
 
 def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
-    """Return those that go on, and those that are told apart now."""
+    """Return the racers that continue, and those that drop out now because they are worse than the leader."""
     if len(left) < 2:
         return list(left), []
     looked = statistics.look_at_race([racer.losses for racer in left], seeds)
@@ -244,7 +246,7 @@ def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]
 
 
 def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
-    """Return those that are left, the leader first, each with its difference to that."""
+    """Return the racers that are left, the leader first, each with its difference to the leader."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
     looked = statistics.look_at_race([racer.losses for racer in left], seeds)
@@ -263,34 +265,34 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A finalist, in the metric's own direction."""
+    """The result of a finalist, in the direction of the metric."""
 
-    place: int  # from 1; those that dropped out come after those that are left
+    place: int  # from 1; those that dropped out come last
     verdict: str  # best, ties, worse or undecided
-    undecided: str  # why
-    reason: str  # why it dropped out, "" for those that are left
+    undecided: str  # the reason, if undecided
+    reason: str  # why it dropped out; "" if it is left
     is_baseline: bool
     params: Params
     selected: float  # its score in the search
     mean: float | None  # over its fresh seeds
-    seeds: int  # fresh ones
-    difference: float | None  # its mean less that of the best; None of the best itself
-    low: float | None  # interval of that
+    seeds: int  # number of fresh seeds
+    difference: float | None  # its mean minus the best one's; None for the best
+    low: float | None  # of the interval of the difference
     high: float | None
-    tested: Mapping[str, float]  # on the test data, over the fresh seeds that were tested
-    trials: tuple[int, ...]  # of its fresh seeds
+    tested: Mapping[str, float]  # means on the test data, over the fresh seeds that were tested
+    trials: tuple[int, ...]  # with its fresh seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """How the race stands, or has ended."""
+    """The result of a race, or its present state."""
 
     metric: str
     goal: str
-    over: str  # why it is over, "" while it goes on
+    over: str  # why it has ended; "" while it goes on
     decided: bool
-    seeds: int  # fresh ones at most
-    epochs: int  # that it took
+    seeds: int  # fresh seeds per finalist, at most
+    epochs: int  # that it used
     method: str
     rows: tuple[Confirmed, ...]
 
@@ -304,7 +306,7 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """Return what a sweep's trials confirm; None where no fresh seed was ever asked for."""
+    """Return the confirmation that a sweep's trials give; None if it has no trials with fresh seeds."""
     rules = _rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
@@ -348,7 +350,7 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first
 
 
 def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
-    """Return the verdict and, where there is none, why."""
+    """Return the verdict, and the reason if it is undecided."""
     if racer.out:
         return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
     if racer.key == raced.racers[0].key and any(one.out and one.behind is not None for one in raced.racers):

@@ -1,4 +1,4 @@
-"""Where a sweep stands: the changes of its ledger, folded into what live views and metrics show.
+"""The current state of a sweep, folded from its events, as live views and metrics show it.
 
 It knows no terminal, no Ray and no clock: callers pass the time when they ask for rates and durations.
 """
@@ -25,11 +25,11 @@ from sweep.store.ledger import Ledger, TrialState
 from sweep.store.object_store import StoreAway
 from sweep.text import shortened
 
-MOST = 128  # points that are kept
+MOST = 128  # maximum number of points of a curve that are kept
 
 
 class Curve:
-    """Every value first, then every second one, every fourth one ..., and always the last."""
+    """A curve in bounded memory: every value at first, then every second, every fourth and so on, and the last."""
 
     __slots__ = ("_count", "_kept", "_last", "_stride")
 
@@ -39,7 +39,7 @@ class Curve:
         self._last = 0.0
 
     def add(self, value: float) -> None:
-        """Take the value of the next epoch in."""
+        """Add the value of the next epoch."""
         if self._count % self._stride == 0:
             self._kept.append(value)
             if len(self._kept) >= MOST:
@@ -48,7 +48,7 @@ class Curve:
         self._count, self._last = self._count + 1, value
 
     def points(self, most: int) -> list[float]:
-        """At most so many values, evenly spread, the last one of them the latest."""
+        """Return at most ``most`` values, evenly spaced, ending with the latest."""
         if not self._count or most < 1:
             return []
         values = self._kept if (self._count - 1) % self._stride == 0 else [*self._kept, self._last]
@@ -63,15 +63,15 @@ class Open:
 
     state: TrialState
     of: int  # epochs that it is to train
-    value: float | None = None  # of the objective, as last reported
+    value: float | None = None  # the objective, as last reported
     curve: Curve = field(default_factory=Curve)
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
-    trained_s: float | None = 0.0  # None where not all of it was trained in one go
+    trained_s: float | None = 0.0  # training time; None if it was not trained in one go
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A trial that ended; ``took_s`` from its start on."""
+    """A trial that ended or was interrupted; ``took_s`` counts from its start."""
 
     trial: int
     status: Status
@@ -84,16 +84,16 @@ class Ended:
 
 @dataclass(slots=True)
 class Failure:
-    """Trials that ended badly for one kind of reason: the type of an exception, mostly."""
+    """Trials that failed for the same kind of reason, mostly the type of an exception."""
 
     count: int = 0
-    trial: int = 0  # the last of them
+    trial: int = 0  # number of the latest one
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best configuration that completed: the mean of its repeats."""
+    """The best completed configuration, by the mean of its repeats."""
 
     value: float
     trials: tuple[int, ...]
@@ -102,7 +102,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """An epoch at which trials can be, or were, pruned."""
+    """An epoch at which trials can be pruned, or were pruned."""
 
     epoch: int
     reached: int
@@ -110,7 +110,7 @@ class Rung:
 
 
 class Follower:
-    """Gives the events of a log as they come, those after its first ``offset`` bytes."""
+    """Reads the events of a log as they are written, from byte ``offset`` on."""
 
     def __init__(self, folder: ResultsFolder, offset: int = 0) -> None:
         self._folder, self._path = folder, folder.log
@@ -120,7 +120,7 @@ class Follower:
 
     @property
     def share(self) -> float:
-        """How much of the log has been read, of 1."""
+        """The part of the log that has been read, from 0 to 1."""
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -128,13 +128,13 @@ class Follower:
         return min(self._offset / size, 1.0) if size else 1.0
 
     def more(self) -> list[Event] | None:
-        """Return the next events, about a megabyte of them at most; none before the log is there.
+        """Return the next events, about a megabyte at most; an empty list if the log has no more or does not exist yet.
 
-        None instead where the log is another one than was read so far (repaired, cut, written anew): what was read is
-        to be forgotten, and the next call begins at its beginning. Raises `StoreError` for a damaged one.
+        Returns None if the log was replaced (repaired, truncated, rewritten): discard all earlier events, the next call
+        starts from the beginning. Raises `StoreError` if the log is damaged.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
-            with suppress(StoreAway):  # the next look may do
+            with suppress(StoreAway):  # the next refresh may succeed
                 self._folder.refresh()
             self._refreshed = time.monotonic()
         if not self._path.exists():
@@ -147,70 +147,71 @@ class Follower:
         return events
 
 
-REFRESH_S = 1.0  # between two looks into an object store
-RATE_S = 10  # over which epochs are counted for their rate
-RECENT = 256  # epochs, and trials, of which times are averaged
-KINDS = 50  # of failures that are told apart
-LATEST = 50  # ended trials that are remembered
+REFRESH_S = 1.0  # between refreshes from an object store
+RATE_S = 10  # seconds over which the rate of epochs is measured
+RECENT = 256  # number of epochs, and of trials, whose times are averaged
+KINDS = 50  # maximum number of kinds of failures
+LATEST = 50  # number of ended trials that are kept
 
 
 class Standing:
-    """Observes events in their order; what it holds is to be read alone. Not for several threads at once."""
+    """The state of a sweep after the events observed so far. Its attributes are for reading only. Not thread-safe."""
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
-        self.running: dict[int, Open] = {}  # those of them that train, in the order of their start
+        self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.best: Best | None = None
         self.latest: deque[Ended] = deque(maxlen=LATEST)
         self.epochs = 0
         self.started = 0  # trials
-        self.session: float | None = None  # since when this session runs
-        self.over: str | None = None  # why the last session ended; None while one runs, or was killed
+        self.session: float | None = None  # start of the current session
+        self.over: str | None = None  # why the last session ended; None while one runs, or if its driver was killed
         self.last: float | None = None  # the time of the last event
         self._trained_s = 0.0
-        self._gpu_s = 0.0  # of all GPUs that trained
-        self.cost = 0.0  # of the GPUs of all epochs
-        self._cost_s = 0.0  # that trials held their GPUs for it, about
-        self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
-        self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
-        self.measures = False  # whether trials measure what they use
-        self.confirming: set[int] = set()  # trials that train finalists with fresh seeds
+        self._gpu_s = 0.0  # GPU-seconds of training
+        self.cost = 0.0  # of the GPUs, over all epochs
+        self._cost_s = 0.0  # training time of the epochs that have a cost
+        # costs of first epochs, which include the start of the trial
+        self._cost_first: deque[float] = deque(maxlen=RECENT)
+        self._cost_later: deque[float] = deque(maxlen=RECENT)  # costs of other epochs
+        self.measures = False  # whether trials measure their use of resources
+        self.confirming: set[int] = set()  # trials with fresh seeds
         self._earlier_s = 0.0
-        self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
+        self._failed: dict[int, tuple[Status, str]] = {}  # the kind of failure of trials that may be retried
         self._reached: Counter[int] = Counter()
-        self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
+        self._lost: Counter[int] = Counter()  # trials that ended early or pause, by their last epoch
         self._pruned: Counter[int] = Counter()
-        self._paused: dict[int, int] = {}  # trials that a stopping rule has paused, and the epochs where
+        self._paused: dict[int, int] = {}  # trials paused by a stopping rule, and the epochs where they paused
         rule = outline.rule
         acts = not isinstance(rule, NoTermination | Own | PausingRule)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
-        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
-        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
+        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; only used with repeats
+        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # pairs [second, epochs that ended in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
         self._at_once: deque[int] = deque(maxlen=32)
 
     @property
     def total(self) -> int | None:
-        """Trials, where known: those of the outline, and the fresh seeds that have begun."""
+        """The total number of trials, if known: those of the outline and the fresh seeds begun so far."""
         return None if self.outline.total is None else self.outline.total + len(self.confirming)
 
     @property
     def finished(self) -> int:
-        """Trials that ended for good."""
+        """The number of trials that ended for good."""
         return sum(self.ended.values())
 
     @property
     def paused(self) -> int:
-        """Trials that wait for `early_terminate` to let them go on."""
+        """The number of trials that wait until `early_terminate` resumes them."""
         return len(self._paused)
 
     def observe(self, event: Event) -> Ended | None:
-        """Count an event in; the trial that it ended or interrupted, if it did."""
+        """Update the state with an event; return the trial that it ended or interrupted, if any."""
         before, self.last = self.last, event.time
         match self._ledger.observe(event):
             case ledger.Reported(trial, report):
@@ -236,25 +237,25 @@ class Standing:
         return self.open[trial.number]
 
     def active_s(self, now: float) -> float:
-        """Return seconds of all sessions, without the pauses between them."""
+        """Return the seconds of all sessions, without the pauses between them."""
         if self.session is None:
             return 0.0
         end = now if self.over is None or self.last is None else self.last
         return self._earlier_s + max(end - self.session, 0.0)
 
     def epochs_per_s(self, now: float) -> float:
-        """Over the last ten seconds."""
+        """Return the epochs per second over the last ten seconds."""
         since = now - RATE_S if self.session is None else max(now - RATE_S, self.session)
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
     def rungs(self) -> list[Rung]:
-        """Return where trials can be or were pruned, ascending."""
+        """Return the epochs at which trials can be or were pruned, ascending."""
         epochs = sorted({*self.outline.decisions, *self._pruned})
         return [Rung(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
 
     def survivors(self) -> float | None:
-        """About how many trials will train all their epochs; None where nobody knows how many there are."""
+        """Estimate how many trials will train all their epochs; None if the number of trials is unknown."""
         waiting = self.waiting()
         if waiting is None:
             return None
@@ -262,18 +263,18 @@ class Standing:
         return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
-        """Trials that have not been started; None where nobody knows."""
+        """Return the number of trials that have not started; None if unknown."""
         return None if self.total is None else max(self.total - self.started, 0)
 
     def left_s(self, now: float) -> float | None:
-        """About how many seconds are left, by the epochs measured, with as many trials at a time as lately.
+        """Estimate the remaining seconds from measured epoch times and the recent number of concurrent trials.
 
-        None where that is not known.
+        The sweep's budgets limit the estimate. Returns None if nothing is known.
         """
         if self.over is not None or not self._epoch_s:
             return None
         epoch_s = fmean(self._epoch_s)
-        # Less than the middle: the first trials of each worker import and compile, which later ones need not.
+        # The lower quartile, because a worker's first trial also imports and compiles, which its later trials do not.
         overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
         slots = max(*self._at_once, len(self.running), 1)
         waiting, limits = self.waiting(), self.outline.limits
@@ -295,13 +296,14 @@ class Standing:
 
     @property
     def _cost_per_s(self) -> float:
-        """Of a trial that trains."""
+        """Cost of a second in which a trial trains."""
         return self.cost / max(self._cost_s, 1e-9)
 
     def cost_in_all(self, now: float) -> float | None:
-        """About what the sweep will have cost at its end; None where that is not known.
+        """Estimate the total cost of the sweep; None if nothing is known.
 
-        By what an epoch has cost so far, and how many epochs the trials that are there and those to come will train.
+        It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. It
+        does not exceed the budget in money.
         """
         if self.over is not None:
             return self.cost
@@ -320,7 +322,7 @@ class Standing:
         return min(bounds) if bounds else None
 
     def usage(self) -> Mapping[str, float]:
-        """Return what running trials last measured, those of which it is known: sums, and the mean of shares."""
+        """Return the latest measurements of the running trials: sums of cores and memory, the mean GPU utilization."""
         found: dict[str, list[float]] = {}
         for trial in self.running.values():
             for name, value in trial.measures.items():
@@ -332,8 +334,8 @@ class Standing:
         return known | shares
 
     def _prospect(self) -> Prospect:
-        """Return what is to come: as the rule would have it, or, where it does not say when it acts, as it came."""
-        # Those that pause count as lost where they do.
+        """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
+        # Paused trials count as lost at the epoch where they paused.
         open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
         going = {number: (trial.state.epoch, trial.of) for number, trial in open_now}
         if self._foresight is None:
@@ -374,7 +376,8 @@ class Standing:
         number = state.number
         self.running.pop(number, None)
         self._thaw(number)
-        if event.status is Status.INTERRUPTED and event.waits and self.outline.decisions:  # else of a population
+        # otherwise it waits in a population
+        if event.status is Status.INTERRUPTED and event.waits and self.outline.decisions:
             self._paused[number] = state.epoch
             self._lost[state.epoch] += 1
         if isinstance(change, ledger.Reopened):
@@ -409,7 +412,7 @@ class Standing:
         return ended
 
     def _thaw(self, trial: int) -> None:
-        """Count a trial no longer as one that pauses, if it did."""
+        """Stop counting a trial as paused, if it was."""
         epoch = self._paused.pop(trial, None)
         if epoch is not None:
             self._lost[epoch] -= 1
@@ -459,6 +462,6 @@ class Standing:
 
 
 def kind_of(reason: str) -> str:
-    """Return ``ValueError`` of ``ValueError: no such a``."""
+    """Return the type of an error, ``ValueError`` for ``ValueError: no such a``; "failed" if it has none."""
     head, colon, _ = reason.partition(":")
     return shortened(" ".join(head.split()), 40) if colon else "failed"

@@ -1,6 +1,6 @@
-"""Rank configurations: which scores are compared, which configuration is best, and how sure that is.
+"""Ranks configurations: compares their scores, finds the best, and says how certain that is.
 
-And how far the examples that validate can be trusted: no number of seeds makes more of them.
+Also estimates the error that comes from the number of validation examples, which more seeds do not reduce.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FRONT = (
 
 
 def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
-    """Return the finite scores of trials by seed and fold; of several trainings with one seed their mean."""
+    """Return the finite scores of trials by seed and fold, averaged over trainings with the same seed and fold."""
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
         value = trial.metrics.get(metric, math.nan)
@@ -55,10 +55,10 @@ def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
 def judge(
     rows: Mapping[int, Sequence[Trial]], objectives: Objectives, best: Collection[int], folds: int
 ) -> dict[int, Compared]:
-    """Return the verdict on each of the rows, by their number.
+    """Return the verdict on each row, by its number.
 
-    A configuration that diverged with some of its seeds is compared with none: the seeds that are left would flatter
-    it. Nor is one of which no trial completed.
+    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter
+    it. Nor is a configuration without a completed trial.
     """
     reasons = {row: _unfit(trials, objectives) for row, trials in rows.items()}
     fit = {row: [trial for trial in rows[row] if trial.status is Status.COMPLETED] for row in rows if not reasons[row]}
@@ -76,7 +76,7 @@ def judge(
 
 
 def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
-    """Return how those verdicts were reached that were; empty where there is none."""
+    """Describe the statistical method of these verdicts; "" if nothing was tested."""
     tested = [one for one in judged if one.p is not None]
     if not tested:
         return ""
@@ -89,7 +89,7 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
 
 
 def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
-    """Return why the trials of a configuration are not compared; empty where they are."""
+    """Return why the trials of a configuration cannot be compared; "" if they can."""
     diverged = sum(
         trial.status is Status.DIVERGED or (trial.status is Status.COMPLETED and not _is_finite(trial, objectives))
         for trial in trials
@@ -105,7 +105,7 @@ def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
     return ""
 
 
-ORDER = {  # the better what a trial came to, the lower
+ORDER = {  # lower is better
     Status.COMPLETED: 0,
     Status.PRUNED: 1,
     Status.INFEASIBLE: 2,
@@ -118,42 +118,42 @@ ORDER = {  # the better what a trial came to, the lower
 
 
 class Score(Struct, frozen=True):
-    """One objective over the repeats of a configuration: all values, and what they say of the mean."""
+    """One objective over the repeats of a configuration: the values, their mean and its uncertainty."""
 
     metric: str
     goal: str
     values: tuple[float, ...]  # by seed and fold
     mean: float
-    std: float | None  # of a sample, from two values on
-    interval: tuple[float, float] | None  # 95 % for the mean, from two values on
+    std: float | None  # of the sample; None for one value
+    interval: tuple[float, float] | None  # 95 % interval of the mean; None for one value
 
 
 class Ranked(Struct, frozen=True):
-    """One configuration: a trial, or the repeats of one."""
+    """One configuration: a trial, or several repeats."""
 
     rank: int  # from 1
     sweep: str
     params: Mapping[str, Value]
-    status: Status  # the worst that one of its repeats came to; interrupted where some have not begun
-    completed: float  # share of its repeats that did, with finite objectives
-    epochs: int  # the most that a trial of the scores was trained
-    scores: tuple[Score, ...]  # one per objective; empty where nothing finite was reported
-    front: int | None  # with several objectives: 1 is the Pareto front, 2 the front without that ...
-    trials: tuple[Trial, ...]  # those that the scores are of, the completed ones if there are any; then the others
+    status: Status  # the worst status of its repeats; interrupted if some have not begun
+    completed: float  # share of its repeats that completed with finite objectives
+    epochs: int  # maximum over the trials that the scores come from
+    scores: tuple[Score, ...]  # one per objective; empty if an objective has no finite value
+    front: int | None  # with several objectives: 1 is the Pareto front, 2 the front of the rest, and so on
+    trials: tuple[Trial, ...]  # those that the scores come from first, completed ones if any, then the others
     verdict: Verdict = Verdict.UNDECIDED
-    difference: float | None = None  # to the best, over the seeds that both have: this less that
+    difference: float | None = None  # its mean minus that of the best, over common seeds
     difference_low: float | None = None  # its 95 % interval
     difference_high: float | None = None
-    p: float | None = None  # of this comparison alone
-    p_holm: float | None = None  # adjusted for the comparisons with the best
-    p_any: float | None = None  # adjusted for the best being chosen by the same scores
-    p_error: float | None = None  # standard error of a p of 0.05, where it was drawn and not counted
-    more: int | None = None  # further seeds that would tell
-    undecided: str = ""  # why
+    p: float | None = None  # of this comparison, unadjusted
+    p_holm: float | None = None  # adjusted for all comparisons with the best
+    p_any: float | None = None  # adjusted for choosing the best by the same scores
+    p_error: float | None = None  # standard error of a p of 0.05, if p was sampled instead of enumerated
+    more: int | None = None  # number of further seeds that would decide
+    undecided: str = ""  # the reason, if undecided
 
     @property
     def seed_changes_nothing(self) -> bool:
-        """Whether trainings with several seeds gave the same numbers, all of them: then they say nothing of luck."""
+        """Whether trainings with different seeds gave identical results; then repeats do not measure chance."""
         there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
         found: dict[int | None, list[Trial]] = {}
         for trial in there:
@@ -167,26 +167,26 @@ class Ranked(Struct, frozen=True):
 
     @property
     def p_adjusted(self) -> float | None:
-        """The p-value that the verdict is by; None without a test."""
+        """The p-value that decides the verdict; None without a test."""
         return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """All configurations of one or several sweeps, the best first."""
+    """All configurations of one or several sweeps, best first."""
 
     objectives: Objectives
-    varying: tuple[str, ...]  # the parameters that tell the configurations apart
+    varying: tuple[str, ...]  # the parameters that differ between configurations
     rows: tuple[Ranked, ...]
-    method: str = ""  # how the verdicts were reached; empty without one
-    confirmed: Confirmation | None = None  # what fresh seeds say, which the order and the verdicts are then by
-    other_code: str = ""  # that trainings differ in more than their parameters, in words
+    method: str = ""  # describes the statistical method; "" without verdicts
+    confirmed: Confirmation | None = None  # results of fresh seeds, which then determine order and verdicts
+    other_code: str = ""  # describes in what trainings differ besides their parameters
 
     @property
     def best(self) -> tuple[Ranked, ...]:
-        """The best configuration, or the Pareto front of several objectives; none before a trial has completed.
+        """The best configuration, or the Pareto front of several objectives; empty before a trial has completed.
 
-        Where no configuration has completed all of its repeats, the one that comes first although some did not.
+        If no configuration completed all of its repeats, the first one in the order is returned.
         """
         rows = [row for row in self.rows if row.completed and row.scores]
         front = tuple(row for row in rows if row.front == 1)
@@ -196,11 +196,12 @@ class Ranking:
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
     """Rank by the mean of the objective: completed before pruned before unfinished before unsuccessful.
 
-    A configuration is judged by all of its repeats: the larger the share that completed, the better, and then by
-    the worst of them, whatever the others reached. Configurations of which none completed rank by epochs first, for
-    a value after fewer epochs is no equal one. Several objectives rank by Pareto front, then by the first. Raises
-    `InputError` if the sweeps' objectives differ. A single sweep that was confirmed ranks by that first, and scores of
-    configurations with fresh seeds are of these alone: they were chosen by the others.
+    All repeats of a configuration count: first the share that completed, then the worst status among them.
+    Configurations without a completed trial are ordered by epochs first, since values after different numbers of epochs
+    are not comparable. Several objectives rank by Pareto front, then by the first objective. If a single sweep was
+    confirmed, the order of the confirmation comes first, and the scores of configurations with fresh seeds use only
+    these, because the configurations were chosen by the other scores. Raises `InputError` if the sweeps' objectives
+    differ.
     """
     objectives = same_objectives(sweeps)
     rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in by_configuration(sweep.trials).values()]
@@ -227,7 +228,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
 
 
 _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
-"""What a row and a `Compared` say by the same names."""
+"""Fields that `Ranked` and `Compared` have in common."""
 
 
 def _judged(ranking: Ranking, folds: int) -> Ranking:
@@ -243,7 +244,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
 
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
-    """Return the verdicts of the race; on the others there is none."""
+    """Return the ranking with the verdicts of the confirmation; all other rows are undecided."""
     raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
@@ -257,10 +258,10 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
-    """Return the number of the front, from 1, of each point of (points, objectives), all to be minimised.
+    """Return the number of the Pareto front, from 1, of each point of (points, objectives), all to be minimized.
 
-    Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015):
-    in lexicographic order no point is dominated by a later one.
+    Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015): in
+    lexicographic order no point is dominated by a later one.
     """
     import numpy as np
 
@@ -306,7 +307,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
 
 
 def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
-    """Return the share of a configuration's repeats that completed, and the worst that one came to.
+    """Return the share of a configuration's repeats that completed, and the worst status among them.
 
     Repeats that have not begun count as interrupted.
     """
@@ -315,7 +316,7 @@ def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[f
 
 
 def _is_finite(trial: Trial, objectives: Objectives) -> bool:
-    """Return whether a trial has a number to show for each objective."""
+    """Return whether a trial has a finite value for each objective."""
     return all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
 
 
@@ -324,7 +325,7 @@ def _losses(row: Ranked) -> list[float]:
 
 
 def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:
-    """Return the fronts of the completed configurations, by the identity of their row."""
+    """Return the Pareto fronts of the completed configurations, by the id() of their rows."""
     if len(objectives) < 2:
         return {}
     completed = [row for row in rows if row.completed == 1 and row.scores]
@@ -338,7 +339,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def columns(ranking: Ranking) -> Columns:
-    """Return the rows of a ranking by column, as results/README.md lists them."""
+    """Return the rows of a ranking by column, as listed in results/README.md."""
     rows = ranking.rows
     found: dict[str, tuple[Kind, Sequence[Any]]] = {}
 
@@ -368,29 +369,30 @@ def columns(ranking: Ranking) -> Columns:
 
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"
 COLUMNS = ("trial", EXAMPLES, DEVIATION)
-LOSS = "val_loss"  # of which that is the deviation over examples
+LOSS = "val_loss"  # the metric that `DEVIATION` belongs to
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What a mean over so many examples says of others like them."""
+    """The sampling error of a mean over validation examples."""
 
     metric: str
     level: float
     examples: int
-    deviation: float  # of one example
-    low: float  # of the level, 95 %
+    deviation: float  # standard deviation over examples
+    low: float  # 95 % interval of the level
     high: float
-    difference: float  # that two configurations of this level may have by the choice of examples alone
-    method: str  # of the interval
+    # the largest difference between two configurations of this level that the choice of examples explains
+    difference: float
+    method: str  # of computing the interval
 
 
 def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: float | None = None) -> HeldOut | None:
-    """Return the noise of an accuracy, or of a loss whose deviation over examples is known; None of anything else.
+    """Return the sampling error of an accuracy, or of a loss whose deviation over examples is known; None otherwise.
 
-    Two configurations on the same examples differ by less, the more they agree on. For a loss it is the ideal
-    bootstrap over examples: the standard error of a mean has a closed form, the deviation over the root of their number
-    (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
+    The error is an upper bound: two configurations that agree on many of the same examples differ by less. For a loss
+    it is the ideal bootstrap over examples, which has a closed form for a mean: the deviation over the root of their
+    number (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
     """
     if not examples:
         return None
@@ -408,17 +410,17 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is by its name a share of examples: an accuracy."""
+    """Return whether a metric is, by its name, a share of examples such as an accuracy."""
     return says(metric, SHARES)
 
 
 def examples_for(difference: float, deviation: float) -> int:
-    """Return how many examples bring the noise between two means below a difference."""
+    """Return how many examples reduce the sampling error of a difference of two means below ``difference``."""
     return math.ceil(2 * (deviation * statistics.Z / difference) ** 2)
 
 
 def noise_of(ranking: Ranking, read: Tables) -> HeldOut | None:
-    """Return the noise of the best score of a ranking; None where it is not known."""
+    """Return the sampling error of the best score of a ranking; None if it is unknown."""
     if not ranking.best:
         return None
     best = ranking.best[0]
@@ -428,7 +430,7 @@ def noise_of(ranking: Ranking, read: Tables) -> HeldOut | None:
 
 
 def examples(read: Tables) -> int:
-    """Return how many examples validated, the fewest of any trial; 0 where that was not counted."""
+    """Return the number of validation examples, the minimum over all trials; 0 if it was not recorded."""
     from sweep.store import reading
 
     counted = reading.numbers(read.metrics, EXAMPLES, missing=math.nan)
@@ -437,7 +439,7 @@ def examples(read: Tables) -> int:
 
 
 def deviation(read: Tables, trials: Collection[int]) -> float | None:
-    """The deviation of the loss over examples in the last epoch of these trials; None where no loss is such a mean."""
+    """Return the deviation of the loss over examples in the last epoch of these trials; None if it was not recorded."""
     import numpy as np
 
     from sweep.store import reading

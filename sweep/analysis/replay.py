@@ -1,8 +1,8 @@
-"""What another stopping rule would have done with the curves in a log: replayed in the log's order, and in others.
+"""What another stopping rule would have done with the curves in a log, in the log's order and in random orders.
 
-What lies beyond the end of a trial that was stopped is not in the log. Where a rule would have let it go on, two
-extremes are replayed: from there on it is as good as the best curve of the sweep, epoch by epoch, or as bad as the
-worst. What is the same in both does not hang on what nobody knows; in between no value is made up.
+The log does not say how a stopped trial would have continued. Where a rule would have let it continue, two extremes are
+replayed: after its end it is as good as the best curve of the sweep at each epoch, or as bad as the worst. A result
+that is the same in both does not depend on the unknown values; no values in between are invented.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from sweep.spec import Spec
 
 CUT = UNFINISHED | {Status.PRUNED}
-"""States of trials whose curves could have gone on."""
+"""Statuses of trials whose curves may have been cut short."""
 
 Make = Callable[[], Scheduler]
 
-_ON_REQUEST = "stopped on request"  # in logs that do not say it of themselves
+_ON_REQUEST = "stopped on request"  # the reason in older logs, which have no field for it
 
 
 @dataclass(slots=True)
 class Curve:
-    """A trial of the search, as its log has it."""
+    """The curve of a trial of the search, as logged."""
 
-    place: int  # its number in the search
+    place: int  # its position in the search, from 0, by which schedulers know it
     trial: int
     params: Params
-    length: int  # epochs that it was to have
-    reports: list[EpochReported] = field(default_factory=list)  # of this place, ascending
+    length: int  # epochs that it was to train
+    reports: list[EpochReported] = field(default_factory=list)  # ascending, with `place` as their trial
     status: Status = Status.RUNNING
-    asked: bool = False  # it was stopped by hand
+    asked: bool = False  # the user stopped it
 
     @property
     def is_cut(self) -> bool:
@@ -54,66 +54,67 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One replay: where each trial ended, by its place."""
+    """The result of one replay, by place of the trials."""
 
     epochs: Mapping[int, int]
     stopped: frozenset[int]  # by the rule
-    unknown: frozenset[int]  # went on beyond the end of their curves
+    unknown: frozenset[int]  # trials that continued beyond the end of their curves
 
     @property
     def trained(self) -> int:
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
-        """Return whether a trial came to its own end."""
+        """Return whether a trial was trained without being stopped by the rule."""
         return place in self.epochs and place not in self.stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A number over the orderings."""
+    """The distribution of a number over the orderings."""
 
     median: float
-    low: float  # of the middle 95 %
+    low: float  # 2.5 % quantile
     high: float
 
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """All orderings, where curves go on beyond their ends in one of the two ways."""
+    """The results of all orderings under one of the two assumptions about unknown values."""
 
     epochs: Spread
-    winner_kept: float  # share of orderings in which it still ranks first
-    lost: Spread  # how much worse than the winner the one is that would rank first; infinite without any
+    winner_kept: float  # the share of orderings in which it still ranks first
+    lost: Spread  # difference to the winner of the one that ranks first; infinite if no trial is left
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a rule would have done."""
+    """The result of replaying a rule on a sweep."""
 
     rule: str
-    ran: str  # the rule of the sweep
+    ran: str  # the rule that the sweep ran with
     trials: int
     configurations: int
     run_cap: int | None
     orderings: int
-    at_once: int  # trials at a time, the most that the log shows
-    winner: tuple[int, ...]  # trials of the best configuration that completed
+    at_once: int  # maximum number of concurrent trials in the log
+    winner: tuple[int, ...]  # trials of the best completed configuration
     winner_params: Params
-    whole_epochs: int  # all trials to their ends
-    ran_epochs: int  # in the log
-    same_as_live: bool | None  # in the log's order its decisions are those that were made; None: another rule ran
-    live_decisions: int  # trials that the sweep's rule stopped
-    log_order_epochs: int  # in the log's order, of the epochs that are in it
-    log_order_kept: bool  # whether the winner is trained whole there
-    cut: int  # trials whose curves end before their time
-    went_on: Spread  # how many of these the rule would have let go on
+    whole_epochs: int  # if no trial was stopped
+    ran_epochs: int  # that the log has
+    # whether the rule, replayed in the log's order, decides as it did when it ran; None if the sweep ran another rule
+    same_as_live: bool | None
+    live_decisions: int  # number of trials that the sweep's rule stopped
+    log_order_epochs: int  # epochs of the log that the rule would have trained, in the log's order
+    log_order_kept: bool  # whether the winner is not stopped in the log's order
+    cut: int  # number of trials whose curves are cut short
+    went_on: Spread  # how many of these the rule would have let continue
     if_worse: Extreme
     if_better: Extreme
 
 
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
-    """Return the trials of a log's search, in the order of their start, and how many trained at a time."""
+    """Return the trials of a log's search, in the order of their start, and the maximum number of concurrent trials."""
     found: dict[int, Curve] = {}
     running: set[int] = set()
     most, ledger = 1, Ledger(keep_epochs=False)
@@ -123,7 +124,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
                 found[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
             case Reported(trial, report) if trial.number in found:
                 curve = found[trial.number]
-                if trial.reported == trial.epoch:  # up to what a repair of the log has left out
+                if trial.reported == trial.epoch:  # up to a gap that a repair of the log has left
                     curve.reports.append(_placed(report, curve.place))
                 running.add(trial.number)
                 most = max(most, len(running))
@@ -141,15 +142,16 @@ def _placed(event: EpochReported, place: int) -> EpochReported:
 
 
 class _Held:
-    """Trials that pause, where a scheduler lets them; none of any other."""
+    """The paused trials of a replay; always empty if the scheduler does not pause trials."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._rule = scheduler if isinstance(scheduler, Pausing) else None
-        self.paused: dict[int, tuple[Curve, int]] = {}  # by place, in the order of their pauses: since which epoch
+        # by place, in the order of their pauses, with the epoch of the pause
+        self.paused: dict[int, tuple[Curve, int]] = {}
 
     def takes(self, curve: Curve, epoch: int) -> bool:
-        """Return whether a trial pauses after this epoch."""
+        """Pause a trial after this epoch if the rule asks for it; return whether it pauses."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
         if self._rule.holds(curve.place) is None:
@@ -158,33 +160,33 @@ class _Held:
         return True
 
     def ready(self) -> tuple[Curve, int] | None:
-        """Return the first that pauses no longer, and since which epoch it did."""
+        """Return and remove the first trial that may resume, with the epoch of its pause; None if all must wait."""
         if self._rule is None:
             return None
         free = next((place for place in self.paused if self._rule.holds(place) is None), None)
         return None if free is None else self.paused.pop(free)
 
     def last(self) -> tuple[Curve, int] | None:
-        """Return which one trains on because nothing else is left to be done."""
+        """Return and remove the paused trial to resume when no other trial is left to train; None if none is paused."""
         place = self._rule.last() if self._rule and self.paused else None
         return None if place is None else self.paused.pop(place, None)
 
     def end(self, curve: Curve) -> None:
-        """Let the rule know that a trial has ended by itself; others hear of reports alone."""
+        """Tell a pausing rule that a trial has ended by itself; other rules see reports only."""
         if self._rule is not None and not curve.is_cut:
             self._scheduler.observe(TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0))
 
 
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
-    """By place the epoch at which a rule stops a trial, with the log's events in their own order.
+    """Return by place the epoch at which a rule stops a trial, with the log's events in their own order.
 
-    A trial that pauses goes on, once the rule lets it, with what the log has of it up to there.
+    A paused trial that the rule resumes continues with the epochs that the log has of it up to that moment.
     """
     scheduler, places = make(), {curve.trial: curve for curve in known}
     held, stopped, reached = _Held(scheduler), dict[int, int](), dict[int, int]()
 
     def hear(curve: Curve, epoch: int) -> None:
-        """Let the rule decide upon an epoch, and upon those after it that the log has so far."""
+        """Let the rule decide on an epoch, and on the following ones that the log has so far."""
         while epoch <= reached[curve.place]:
             if scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 stopped[curve.place] = epoch
@@ -199,7 +201,7 @@ def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[in
         curve = places.get(event.trial) if isinstance(event, EpochReported) else None
         if curve is None or not isinstance(event, EpochReported) or curve.place in stopped:
             continue
-        if event.epoch > len(curve.reports):  # behind what a repair of the log has left out
+        if event.epoch > len(curve.reports):  # after a gap that a repair of the log has left
             continue
         reached[curve.place] = event.epoch
         if curve.place not in held.paused:
@@ -208,7 +210,7 @@ def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[in
                 hear(one[0], one[1] + 1)
     ends = dict[int, int]()
     while (one := held.ready() or held.last()) is not None:
-        if reached[one[0].place] == one[1]:  # the log has no more of it
+        if reached[one[0].place] == one[1]:  # the log has no further epoch of it
             ends[one[0].place] = one[1]
         else:
             hear(one[0], one[1] + 1)
@@ -216,7 +218,7 @@ def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[in
 
 
 class _Beyond:
-    """What follows the end of a curve: the best or the worst that any trial has reported at that epoch."""
+    """Stands for the unknown part of a curve: the best or worst value that any trial reported at the same epoch."""
 
     def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
         self._objective = objective
@@ -241,18 +243,19 @@ class _Beyond:
 
 
 def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) -> Course:
-    """Train trials in this order, so many at a time, each as long as its log tells or the rule lets it."""
+    """Simulate trials in this order, ``at_once`` at a time; each trains until its curve ends or the rule stops it."""
     scheduler = make()
     held = _Held(scheduler)
     epochs: dict[int, int] = {}
     stopped: set[int] = set()
     unknown: set[int] = set()
     waiting = iter(order)
-    clock: list[tuple[float, int, int, Curve, EpochReported]] = []  # when, who came first, epoch
+    # end of the epoch, order of start, epoch, curve, report
+    clock: list[tuple[float, int, int, Curve, EpochReported]] = []
     begun, free, now = 0, at_once, 0.0
 
     def go_on(now: float, number: int, curve: Curve, epoch: int) -> bool:
-        """Let a trial train an epoch; whether there is one."""
+        """Schedule the next epoch of a trial; return False if it has none."""
         if epoch <= len(curve.reports):
             report = curve.reports[epoch - 1]
         elif curve.is_cut and curve.reports and epoch <= curve.length:
@@ -265,7 +268,10 @@ def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) ->
         return True
 
     def give(now: float) -> bool:
-        """Give a free worker a trial: one that paused, a new one, or what is left to be done; whether there is any."""
+        """Start a trial on a free worker; return False if no trial is left.
+
+        Resumable trials come first, then new ones, then one that pauses while nothing else trains.
+        """
         nonlocal begun
         while True:
             curve, epoch = held.ready() or (next(waiting, None), 0)
@@ -294,12 +300,12 @@ def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) ->
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """Trials of the same parameters, and what those came to that completed."""
+    """The trials of one configuration, and the losses of those that completed."""
 
     completed: tuple[Curve, ...]
     curves: tuple[Curve, ...]
-    losses: Mapping[int, float]  # of those that completed, by place
-    repeats: int  # trials that it was to have
+    losses: Mapping[int, float]  # of the completed trials, by place
+    repeats: int  # number of trials that it was to have
 
     @property
     def loss(self) -> float:
@@ -307,7 +313,7 @@ class _Configuration:
 
     @property
     def place(self) -> tuple[float, int, float]:
-        """Its place in a ranking: the lower, the better."""
+        """Its sort key in a ranking; lower is better."""
         share, status = outcome([curve.status for curve in self.curves], len(self.completed), self.repeats)
         return -share, ORDER[status], self.loss
 
@@ -326,9 +332,10 @@ def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
 
 
 def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Callable[[int], bool]) -> _Configuration:
-    """Return which one would rank first if of the winner's equals no more than the ``whole`` trials had completed.
+    """Return the configuration that would rank first if only the trials that are ``whole`` had completed.
 
-    As in a ranking the larger share of repeats comes first, then the mean of those; `_NONE` if no trial is whole.
+    Only configurations with the winner's share of repeats and status are compared. As in a ranking, the larger share of
+    whole repeats comes first, then their mean loss. Returns `_NONE` if no trial is whole.
     """
 
     left = [(one, [loss for place, loss in one.losses.items() if whole(place)]) for one in found]
@@ -354,9 +361,10 @@ def replay(
     run_cap: int | None = None,
     orderings: int = 200,
 ) -> Replay | None:
-    """Return what ``rule`` would have done with the curves of a log; None where no configuration completed in it.
+    """Return what ``rule`` would have done with the curves of a log; None if no configuration completed.
 
-    Rules are told by their words and a function that makes their scheduler. Orderings are of configurations.
+    A rule is a pair of its description and a function that makes its scheduler; ``ran`` is the sweep's own. The
+    orderings are random orders of the configurations.
     """
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
@@ -368,7 +376,8 @@ def replay(
     same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}
     left = {one.place: len(one.reports) for one in known if one.status in UNFINISHED}
     if words == ran[0]:
-        decided = live(events, known, make)  # also about those that wait where the sweep was left
+        # includes decisions on trials that were waiting when the sweep was interrupted
+        decided = live(events, known, make)
         same = made == {place: epoch for place, epoch in decided.items() if left.get(place) != epoch}
     first = [curve for one in found[:run_cap] for curve in one.curves]
     stops = live(events, first, make)

@@ -1,7 +1,7 @@
-"""What a report is made of, by one reading of a sweep's log: costs, curves, the timeline of workers, importance.
+"""The data of a report, from one reading of a sweep's log: costs, curves, a timeline of workers, importances.
 
-The log knows the node and the devices of a trial, not the process. In the timeline, trials of one node (of one GPU,
-where they had GPUs) that did not overlap share a lane; there are as many lanes as trials ran side by side.
+The log has the node and the devices of a trial, but not its process. In the timeline, trials on the same node (and the
+same GPUs, if they had any) that did not overlap share a lane. So a node has as many lanes as trials ran concurrently.
 """
 
 from __future__ import annotations
@@ -32,31 +32,34 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("trial", "time_s", "data_wait_s")
-"""What `costs_of` looks at in the table of metrics."""
+"""The columns of the metrics table that `costs_of` needs."""
 
 FUSED = "numerics.fused"
-"""The column of trials that says with how many at once one was trained: "8 trials"."""
+"""The column of trials with the number of trials that were trained together: "8 trials"."""
 
 STARVING = 0.2
-"""A trial that waits for its data for more than this share of its training time starves its accelerator."""
+"""A trial that waits for data for a larger share of its training time is reported as starved of data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of all trials of a sweep together."""
+    """Seconds of all trials of a sweep together, and their cost."""
 
     sweep: str
     train_s: float
     overhead_s: Mapping[str, float]
-    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed``: what trials took that
-    failed or ran out of memory."""
-    starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
-    money: float | None = None  # what its GPUs cost, where they have a price
-    fused: Mapping[int, int] = field(default_factory=dict)  # how many trials were trained with so many at once, at most
+    """By part. ``wait`` is time that nobody measured, between steps or for the driver.
+
+    ``failed`` is the time of trials that failed or ran out of memory.
+    """
+    starving: Mapping[int, float]  # by trial: the share of training time spent waiting for data, if above `STARVING`
+    money: float | None = None  # of its GPUs, if they have a price
+    # the number of trials by the size of the largest group in which they were trained
+    fused: Mapping[int, int] = field(default_factory=dict)
 
 
 def costs_of(sweep: str, read: Tables) -> Costs:
-    """Return the costs of a sweep of which the tables have been read."""
+    """Return the costs of a sweep from its tables."""
     from sweep.store import reading
 
     measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
@@ -91,26 +94,27 @@ def _starving(read: Tables) -> dict[int, float]:
 
 
 POINTS = 600_000
-"""Points kept at most of all curves together: objectives first, then what room is left for other metrics."""
+"""Maximum number of points of all curves together; objectives come first, then other metrics if they fit."""
 
-LEAST = 8  # epochs of a trial, whatever the room
+LEAST = 8  # epochs kept of a trial in any case
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Trial after trial: rows ``starts[i]`` to ``starts[i + 1]`` are the epochs of the i-th."""
+    """The curves of all trials, concatenated: rows ``starts[i]`` to ``starts[i + 1]`` are the epochs of trial i."""
 
     starts: npt.NDArray[np.int64]  # (trials + 1,)
     epochs: npt.NDArray[np.int32]  # (rows,)
-    values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN where there is none
-    thinned: int | None  # epochs that are kept of a trial at most, where that is not all
-    left_out: tuple[str, ...]  # metrics for which there was no room
+    values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN if not reported
+    thinned: int | None  # maximum number of epochs kept of a trial; None if all are kept
+    left_out: tuple[str, ...]  # metrics that did not fit
 
 
 def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS) -> Curves:
-    """Return the curves of ``trials``, in this order; of each objective all, or at most ``points`` of all together.
+    """Return the curves of ``trials`` in this order, thinned so that all together have at most about ``points`` points.
 
-    The first, the last and the best epoch of the first objective are kept whatever the others.
+    Epochs with the best and worst value of the first objective and the last epoch of a trial are always kept. All
+    objectives are kept; other metrics only if they fit.
     """
     from sweep.store import reading
 
@@ -141,7 +145,7 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
 
 
 def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """For each row of the table which of ``trials`` it is of (-1: none), and its epoch."""
+    """Return for each row of the table the index of its trial in ``trials`` (-1: not among them), and its epoch."""
     from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
@@ -157,7 +161,7 @@ def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.i
 def _thinned(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows to keep so that about ``most`` stay of each trial: evenly spaced, and its extremes."""
+    """Return a mask that keeps about ``most`` evenly spaced rows of each trial, and its extremes and last row."""
     starts = np.searchsorted(row, np.arange(trials + 1))
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
@@ -171,14 +175,14 @@ def _thinned(
     return chosen
 
 
-SLACK_S = 0.05  # a worker may begin a trial before the driver has noted the end of the one before
+SLACK_S = 0.05  # a worker may begin a trial before the driver has logged the end of the previous one
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A trial in a lane, in seconds since 1970."""
+    """A trial in a lane of the timeline, in seconds since 1970."""
 
-    row: int  # of the table of trials
+    row: int  # in the table of trials
     lane: int
     begin: float
     end: float
@@ -196,7 +200,7 @@ class Timeline:
 
 
 def timeline_of(path: Path, read: Tables) -> Timeline:
-    """Return the lanes of a sweep of which the tables have been read."""
+    """Return the timeline of a sweep from its log and its tables."""
     from sweep.store import reading
 
     columns = reading.columns(read.trials, ("node", "devices", "status"))
@@ -225,13 +229,13 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
 
 
 def _seconds(read: Tables, name: str) -> list[float | None]:
-    """Return a column of timestamps: ten thousand datetimes take a second."""
+    """Return a column of timestamps in seconds; converting ten thousand to datetimes would take a second."""
     micros: list[int | None] = read.trials[name].cast("int64").to_pylist()
     return [None if one is None else one / 1e6 for one in micros]
 
 
 def _placed(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
-    """Yield the first lane that is free for each trial, by the time of their start."""
+    """Assign each trial, by the time of its start, to the first lane that is free."""
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
@@ -250,7 +254,7 @@ def _without(pauses: Sequence[tuple[float, float]], begin: float, end: float) ->
 
 
 def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
-    """Return when nobody drove the sweep: before each session but the first, as the log tells where these begin."""
+    """Return the times between sessions, when no driver ran, from the log's session records."""
     if not path.is_file():
         return ()
     found = []
@@ -265,31 +269,31 @@ def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """One sweep as its log stands now; curves and errors are of its trials, in their order."""
+    """The data of a report on one sweep; curves and errors refer to its trials, in their order."""
 
     sweep: Sweep
     costs: Costs
     curves: Curves
     timeline: Timeline
-    errors: Mapping[int, str]  # by trial: the traceback
+    errors: Mapping[int, str]  # tracebacks by trial
     info: SweepInfo
-    text: str  # the sweep file as given
+    text: str  # the sweep file as written by the user
     running: bool
-    tables: Tables  # what all this is made of
+    tables: Tables  # from which all other fields are made
 
     @property
     def counts(self) -> Mapping[Status, int]:
-        """How many trials have which status."""
+        """The number of trials by status."""
         return Counter(trial.status for trial in self.sweep.trials)
 
     @property
     def lasted_s(self) -> float | None:
-        """Seconds on the clock, without the pauses between sessions; None before anything has happened."""
+        """Seconds of all sessions, without the pauses between them; None before the first event."""
         return None if self.sweep.history.started is None else self.sweep.history.active_s
 
     @property
     def question(self) -> tuple[str, ...]:
-        """The comment lines that the sweep file begins with, without what is meant for editors."""
+        """The comment lines at the start of the sweep file, without those for editors."""
         lines: list[str] = []
         for line in self.text.lstrip("\ufeff").splitlines():
             if not line.startswith("#"):
@@ -301,7 +305,10 @@ class ReportData:
 
 
 def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
-    """Read a sweep, by its own name or another one, with so many points of curves at most. Raises `StoreError`."""
+    """Read the data of a report on a sweep, optionally under another name. Raises `StoreError`.
+
+    Curves have at most about ``points`` points.
+    """
     from sweep.store import reading
 
     running = folder.is_running()
@@ -323,7 +330,7 @@ def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportD
 
 
 def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
-    """By objective, how much each of the parameters ``names`` matters among the completed trials of all sweeps."""
+    """Return by objective how important each of these parameters is, from the completed trials of all sweeps."""
     from sweep.searchers.optuna_study import importance as of_trials
 
     found, known = {}, domains(accounts)
@@ -339,7 +346,7 @@ def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str
 
 
 def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
-    """Return what each parameter can be, as the first of these sweeps says that says it; damaged ones are left out."""
+    """Return the domain of each parameter from the first sweep that has a readable one."""
     from sweep.spec import parameters
     from sweep.spec.yaml_reader import document_of
 

@@ -1,4 +1,4 @@
-"""Was the search worth it: what was found for what was spent, and what the first epochs would have told."""
+"""How efficient a search was: the best score by budget spent, and how well early epochs predicted the end."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ POINTS = 40
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best score against one kind of budget; NaN until something was found."""
+    """The best score as a function of one kind of budget; NaN before anything completed."""
 
-    unit: str  # "epochs" or "hours" of training, all trials together
+    unit: str  # "epochs" or "hours" of training, summed over all trials
     budgets: tuple[float, ...]
-    found: tuple[float, ...]  # in the order in which it was
-    expected: tuple[float, ...]  # mean over 200 orders of the same configurations
-    low: tuple[float, ...]  # 95 % of them
+    found: tuple[float, ...]  # in the sweep's own order
+    expected: tuple[float, ...]  # mean over 200 random orders of the same configurations
+    low: tuple[float, ...]  # 95 % interval over these orders
     high: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Spearman's rank correlation of two rows of scores, with its 95 % interval (Bonett and Wright, 2000)."""
+    """Spearman's rank correlation of two lists of scores, with its 95 % interval (Bonett and Wright, 2000)."""
 
     count: int
     value: float
@@ -50,17 +50,17 @@ class Correlation:
 
 
 def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> Found:
-    """Return the best score by what was spent, over 200 orders of configurations with these losses.
+    """Return the best score by budget spent, in the given order and over 200 random orders of the configurations.
 
-    A loss that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
-    (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
+    A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
+    these configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
     """
     losses = np.nan_to_num(np.asarray(losses, dtype=np.float64), nan=math.inf)
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
     draws = np.random.default_rng(0)
     runs = np.array([_best(losses, spent, draws.permutation(len(losses)), budgets) for _ in range(ORDERINGS)])
-    # Until every ordering has found something its mean is of those that have.
+    # The mean is over the orders in which something has completed.
     known = np.where(np.isfinite(runs), runs, np.nan)
     counts = np.isfinite(runs).sum(axis=0)
     mean = np.where(counts > 0, np.nansum(known, axis=0) / np.maximum(counts, 1), np.nan)
@@ -75,7 +75,7 @@ def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], 
 
 
 def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
-    """How far two rows of scores agree on the order; None for fewer than three, or where one is the same for all."""
+    """Return how well two lists of scores agree in order; None for fewer than three, or if one list is constant."""
     count = len(one)
     if count < 3:
         return None
@@ -92,14 +92,14 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
 
 
 def _best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
-    """Return the least loss of those that were done by each budget."""
+    """Return the smallest loss among the configurations that are done at each budget."""
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
     return np.asarray(least[np.searchsorted(done, budgets * (1 + 1e-9), side="right")])
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, equal values with the mean of theirs."""
+    """Return ranks from 1; equal values share their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2)[place])
@@ -107,33 +107,33 @@ def _ranks(values: Floats) -> Floats:
 
 Places = npt.NDArray[np.intp]
 
-LEAST = 3  # completed configurations below which there is nothing to order
+LEAST = 3  # minimum number of completed configurations
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What the scores after some epochs tell of the last ones."""
+    """How well the scores after some epochs predict the final ones."""
 
     epoch: int
     correlation: Correlation | None
-    of_best: int | None  # the place that the best configuration had then, from 1
-    configurations: int  # that had come so far
+    of_best: int | None  # the rank of the best configuration at this epoch, from 1; None if it has no score there
+    configurations: int  # number of configurations with a score at this epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What would have been chosen after the first epoch: the least that a search has to beat."""
+    """The configuration that leads after the first epoch: the simplest search, which a better one must beat."""
 
     rank: int  # in the end
     score: float
-    behind: float  # the best score, as far as it is better
-    epochs: int  # that it would have cost: one of each, and all of the one chosen
+    behind: float  # how much the best score is better
+    epochs: int  # cost of this choice: one epoch of each trial, and all epochs of the chosen one
     of_epochs: int
 
 
 @dataclass(frozen=True, slots=True)
 class SearchEfficiency:
-    """One sweep's search, by its first objective."""
+    """The efficiency of one sweep's search, by its first objective."""
 
     sweep: str
     metric: str
@@ -144,14 +144,17 @@ class SearchEfficiency:
 
 
 def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
-    """The worth of one sweep of a ranking; None with fewer than three completed configurations, or no objective."""
+    """Return the search efficiency of one sweep of a ranking.
+
+    Returns None if it has fewer than three completed configurations, or no objective.
+    """
     rows = [left for row in ranking.rows if row.sweep == sweep and (left := _searched(row)) is not None]
     done = [row for row in rows if row.completed and row.scores]
     if len(done) < LEAST or not ranking.objectives:
         return None
     metric, goal = ranking.objectives[0]
     one = objective(metric, goal)
-    if ranking.confirmed is not None:  # its order is not that of the search
+    if ranking.confirmed is not None:  # its order is by fresh seeds, not by the search
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = looked_at(max(row.epochs for row in done))
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
@@ -165,14 +168,14 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     budgets = tuple(course(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
-    # Without an epoch before the last one the first is looked at for the control alone.
+    # If no epoch comes before the last one, the first is used for the control only.
     rungs = tuple(_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
     control = _control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
 def _searched(row: Ranked) -> Ranked | None:
-    """Return a configuration as the search left it, without fresh seeds; None for one that was beside it."""
+    """Return a configuration with only the trials of the search and their mean score; None if it has none."""
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
         return row if trials else None
@@ -183,12 +186,12 @@ def _searched(row: Ranked) -> Ranked | None:
 
 
 def looked_at(last: int) -> list[int]:
-    """1, 2, 4, 8 ... epochs, before the last."""
+    """Return the epochs 1, 2, 4, 8 and so on, before the last."""
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
 def _by_trial(read: Tables) -> Floats:
-    """Return seconds of training, by the number of the trial."""
+    """Return the seconds of training, indexed by trial number."""
     from sweep.store import reading
 
     trials = reading.numbers(read.trials, "trial").astype(np.int64)
@@ -196,7 +199,7 @@ def _by_trial(read: Tables) -> Floats:
 
 
 def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """Return the objective of (trials by their number, these epochs), NaN where it is not known."""
+    """Return the objective as an array (trials by number, epochs), NaN where it is unknown."""
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1
@@ -211,7 +214,10 @@ def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
 
 
 def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
-    """Of (configurations, epochs) the mean over their trials; NaN where not all came that far."""
+    """Return the mean over the trials of each configuration, (configurations, epochs).
+
+    NaN if a trial that began has no value at the epoch; failed trials are left out.
+    """
     begun = np.asarray(np.isfinite(curves).any(axis=1))
     trials = [
         [trial.trial for trial in row.trials if trial.status is not Status.FAILED and begun[trial.trial]]
@@ -227,7 +233,10 @@ def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
 
 
 def _rung(epoch: int, there: Floats, losses: Floats, done: Places) -> Rung:
-    """Return what an epoch told: of those that completed, and where among all that came there the best one stood."""
+    """Return how well an epoch predicts the end.
+
+    The correlation is over completed configurations; the best one's rank is among all that reached the epoch.
+    """
     both = done[np.isfinite(there[done])]
     own = there[done[0]]
     place = 1 + int((there < own).sum()) if math.isfinite(own) else None
@@ -235,7 +244,7 @@ def _rung(epoch: int, there: Floats, losses: Floats, done: Places) -> Rung:
 
 
 def _control(rows: Sequence[Ranked], losses: Floats, first: Floats, done: Places, one: Objective) -> Control | None:
-    """Return what comes of the one that is best after the first epoch."""
+    """Return the result of the configuration that is best after the first epoch; None if too few have a score there."""
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None

@@ -1,4 +1,4 @@
-"""Sweeps as Optuna studies, read once or followed while they run: for Optuna's importances, plots and samplers."""
+"""Sweeps as Optuna studies, read once or followed while they run, for Optuna's importances, plots and samplers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def of(folder: ResultsFolder) -> Study:
-    """Return the study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
+    """Return the present state of a sweep as a study. Raises `StoreError`, and `InputError` without an objective."""
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
@@ -37,11 +37,11 @@ def of(folder: ResultsFolder) -> Study:
 
 
 def of_read(folder: ResultsFolder, read: Tables) -> Study:
-    """The study of a sweep of which the tables have been read: the trials, and of the metrics the first objective.
+    """Return the study of a sweep from its tables, which need the trials and the first objective's metric.
 
-    A trial of the sweep is a trial of the study, repeats of a configuration each by itself. Its user attributes hold
-    its number, repeat and seed in the sweep, its status with the reason, what else it reported last (``metric.NAME``)
-    and parameters that follow from others (``param.NAME``). Interrupted trials are WAITING.
+    Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
+    its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
+    (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING.
     """
     sweep = of_tables(folder, read)
     space = space_of(folder)
@@ -55,7 +55,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
 
 
 def objectives(folder: ResultsFolder) -> Objectives:
-    """Return the objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
+    """Return the objectives of a sweep. Raises `InputError` if it has none, as a study needs at least one."""
     found = folder.read_info().objectives
     if not found:
         raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
@@ -63,20 +63,20 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def space_of(folder: ResultsFolder) -> Space | None:
-    """Return the space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
+    """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
     info = folder.read_info()
     return parse(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
 def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
-    """Return the parameters that are searched, with their domains; where the space is not known, those that vary."""
+    """Return the searched parameters with their domains; if the space is unknown, those that vary, without domains."""
     if space is None:
         return dict.fromkeys(varying(seen))
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
 def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
-    """Yield the trials of a sweep as its study is told of them, by number."""
+    """Yield the trials of a sweep in the form in which they are added to its study, by number."""
     from sweep.store import reading
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
@@ -96,7 +96,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
 
 
 def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
-    """Return what tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
+    """Return the identifying attributes of a trial, and its computed parameters (``param.NAME``)."""
     tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
     follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
     return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
@@ -114,9 +114,9 @@ def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
 
 
 class FollowedSweep:
-    """One sweep as its log stands at each look; for several threads.
+    """One sweep, followed while it runs; `trials` returns its state at each call. Thread-safe.
 
-    ``say`` hears what went wrong with a look, which then shows what the one before did; the first look raises
+    Errors of a later look are passed to ``say``, once each, and the previous state is returned. The first look raises
     `StoreError` or `InputError`.
     """
 
@@ -132,7 +132,7 @@ class FollowedSweep:
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """What the sweep is, for the page of its study."""
+        """A description of the sweep, for the page of its study."""
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
         named: dict[str, Value] = {
@@ -153,7 +153,7 @@ class FollowedSweep:
             return list(self._frozen.values())
 
     def _load(self) -> None:
-        """Look at all of it."""
+        """Read the sweep completely."""
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
@@ -174,7 +174,7 @@ class FollowedSweep:
             if events is None:
                 self._load()
                 return
-            self._follower = None  # where one of them cannot be, the next look reads all
+            self._follower = None  # if an event is out of order, the next look reads everything again
             with naming(self._folder.log):
                 for event in events:
                     self._observe(event, changed)
@@ -223,7 +223,7 @@ class FollowedSweep:
         )
 
     def _draw(self) -> None:
-        """Tell all trials anew, on axes with room for each."""
+        """Convert all trials again, on axes that have room for each."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = searched(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
@@ -249,7 +249,7 @@ class FollowedSweep:
 
 
 def _state(trial: Trial, told: Told) -> TrialState:
-    """Return a trial out of the tables, as far as it takes to observe what follows."""
+    """Return a trial from the tables as a ledger needs it to take in further events."""
     start = TrialStarted(
         trial=trial.trial,
         trial_id=trial.trial_id,

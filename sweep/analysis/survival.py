@@ -1,12 +1,12 @@
-"""How many epochs trials will train under a stopping rule, and how long that takes: estimates from what was seen.
+"""Estimates how many epochs trials will train under a stopping rule, and how long that takes.
 
-How far trials come is the product-limit estimate (Kaplan, Meier, JASA 53, 1958): of those that reached an epoch, the
-share that went on, epoch after epoch. Trials that still train count as far as they came, so that the short lives of
-those that ended first do not mislead it.
+How long trials survive is the product-limit estimate (Kaplan, Meier, JASA 53, 1958): of the trials that reached an
+epoch, the share that continued, epoch after epoch. Trials that still train count as far as they came, so that trials
+which ended early do not bias it.
 
-A rule lets the first trials live that come to a rung, and judges later ones by them. So what went on so far says little
-about what will: after a twentieth of a sweep, nearly all of it did. Hence the rule itself is rehearsed with made-up
-trials after the real ones.
+A stopping rule lets the first trials pass a rung and compares later ones with them. The survival so far therefore says
+little about the future: after a twentieth of a sweep, nearly all trials have survived. Hence the rule itself is
+rehearsed with simulated trials after the real ones.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from sweep.space.objectives import Objective
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """What is to come, on the average."""
+    """Expected epochs and survivors among open and future trials."""
 
-    left: Sequence[float]  # epochs that each trial which goes on will still train
-    whole: float  # how many of these will train all their epochs
-    waiting_left: float  # epochs of a trial that has not begun
+    left: Sequence[float]  # expected remaining epochs of each open trial
+    whole: float  # expected number of open trials that will train all their epochs
+    waiting_left: float  # expected epochs of a trial that has not begun
     waiting_whole: float  # the share of these that will train all their epochs
 
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The share of all trials that goes on after an epoch, as steps: ``steps`` are (epoch, share), ascending."""
+    """The share of trials that continue after an epoch, as ascending ``steps`` of (epoch, share)."""
 
     steps: tuple[tuple[int, float], ...]
 
     def after(self, epoch: int) -> float:
-        """Return the share that goes on after an epoch; epoch 0 is the start."""
+        """Return the share that continues after an epoch; epoch 0 is the start."""
         share = 1.0
         for step, value in self.steps:
             if step > epoch:
@@ -49,11 +49,11 @@ class Survival:
         return share
 
     def share(self, done: int, of: int) -> float:
-        """Of the trials that have gone on after ``done`` epochs, the share that trains all ``of``."""
+        """Return the share of the trials continuing after ``done`` epochs that train all ``of`` epochs."""
         return self.after(of - 1) / self.after(done) if of > done else 1.0
 
     def epochs(self, done: int, of: int) -> float:
-        """Return how many more epochs a trial trains that has gone on after ``done``, of ``of`` at most; the mean."""
+        """Return the mean number of further epochs, up to ``of``, of a trial that continues after ``done`` epochs."""
         if of <= done:
             return 0.0
         start = self.after(done)
@@ -68,30 +68,33 @@ class Survival:
         return (trained + share * (of - at)) / start
 
     def prospect(self, going: Sequence[tuple[int, int]], epochs: int) -> Prospect:
-        """Return what is to come of trials that have trained so many epochs of so many, and of others of ``epochs``."""
+        """Return the prospect of open trials, each as (epochs done, epochs to train), and of new ones."""
         whole = sum(self.share(done, of) for done, of in going)
         return Prospect([self.epochs(*one) for one in going], whole, self.epochs(0, epochs), self.share(0, epochs))
 
 
 def survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
-    """From how many trials reached each epoch, and how many ended after it before their time."""
+    """Estimate survival from the number of trials that reached each epoch, and that ended early after it."""
     steps = []
     share = 1.0
     for epoch in sorted(epoch for epoch, count in lost.items() if count > 0):
         gone = lost.get(epoch, 0)
         came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
-        share *= (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
+        # if all ended, a small share instead of 0: the sample is still small
+        share *= (came - gone) / came if came > gone else 1 / (came + 1)
         steps.append((epoch, share))
     return Survival(tuple(steps))
 
 
 def seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
-    """Return how long workers take for the rest of the trials that they have, and then for those that wait.
+    """Return how long workers take to finish the trials that they have, and then the waiting ones.
 
-    ``there`` are the seconds left of the first, ``each_s`` those of one that waits. Each free worker takes the next.
+    ``there`` holds the remaining seconds of the running trials, and ``each_s`` is the duration of a waiting one. Each
+    worker that becomes free takes the next trial.
     """
     ends = sorted(there) + [0.0] * max(slots - len(there), 0)
-    rounds = max(waiting // len(ends) - 2, 0)  # whole rounds at once: the order evens out in the last ones
+    # whole rounds at once, except the last ones, in which the workers' order matters
+    rounds = max(waiting // len(ends) - 2, 0)
     ends = [end + rounds * each_s for end in ends]
     heapq.heapify(ends)
     for _ in range(waiting - rounds * len(ends)):
@@ -99,18 +102,19 @@ def seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int
     return max(ends, default=0.0)
 
 
-REPORTS = 2_000  # epochs in all rehearsals, which take about 10 ms
+REPORTS = 2_000  # epochs in all rehearsals of one estimate, which take about 10 ms
 REHEARSALS = 50
-GAIN = 1.0  # as much as trials differ: the median of a rule's running means hangs on it
-MOST = 1000  # trials that have ended, and that are to come, in one; more are scaled down to these
+# total fall of a simulated loss; equals the range of the trials' losses, on which the median rule's means depend
+GAIN = 1.0
+MOST = 1000  # maximum number of ended trials, and of future trials, in a rehearsal; more are scaled down
 
 
 def reported(
     scheduler: Scheduler, objective: Objective, trial: int, loss: float, epochs: Sequence[int], gain: float = 0.0
 ) -> Iterator[int]:
-    """Yield each epoch that a made-up trial reports before the scheduler stops it.
+    """Yield each epoch that a simulated trial reports until the scheduler stops it.
 
-    It keeps its distance from others; its loss falls by ``gain`` / epoch, or not at all.
+    Its loss is ``loss + gain / epoch``, so its distance to other trials is constant.
     """
     scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
     status, reason = Status.COMPLETED, ""
@@ -125,41 +129,41 @@ def reported(
 
 
 class Foresight:
-    """Follows the trials of a sweep, and rehearses the rest of it, anew once a twentieth more has come.
+    """Follows the trials of a sweep and rehearses the rest of it, again whenever 5 % more events have come.
 
-    Trials are given as (epochs trained, epochs that they are to train), by their numbers.
+    Trials are passed by number, as (epochs trained, epochs to train).
     """
 
     def __init__(self, rule: EarlyTermination, objective: Objective, epochs: int) -> None:
         self._rule, self._objective, self._epochs = rule, objective, epochs
         self._decisions = decision_epochs(rule, epochs)
-        self._losses: dict[int, float] = {}  # of trials at the rule's first epoch
+        self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         self._gone: dict[int, tuple[int, int]] = {}
-        self._told = self._rehearsed = 0  # of what the rule hears: so far, and when it was last rehearsed
-        self._ends: dict[int, float] = {}  # the epoch to which each trial is thought to come
+        self._told = self._rehearsed = 0  # events that concern the rule: so far, and at the last rehearsal
+        self._ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
         self._prospect: Prospect | None = None
 
     def hear(self, trial: int, epoch: int, loss: float | None) -> None:
-        """Take in an epoch of a trial, and its objective."""
+        """Record an epoch of a trial and its objective."""
         if loss is not None and epoch in self._decisions:
             self._told += 1
             if epoch == self._decisions[0]:
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
-        """Take in that a trial has ended for good."""
+        """Record that a trial has ended for good."""
         self._told += 1
         self._gone[trial] = epochs
 
     def reopen(self, trial: int) -> None:
-        """Take in that a trial goes on that had ended."""
+        """Record that an ended trial is retried."""
         self._told += 1
         del self._gone[trial]
 
     def prospect(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        """Return what is to come of trials that go on, and of so many others.
+        """Return the prospect of the open trials ``going`` and of ``waiting`` others.
 
-        ``lost`` counts trials by the epoch after which they failed; as large a share of those to come is taken to.
+        ``lost`` counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
         """
         if self._prospect is None or self._told > self._rehearsed * 1.05:
             self._rehearsed = self._told
@@ -171,7 +175,7 @@ class Foresight:
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        from sweep.schedulers.early_termination import build  # NumPy, which a live view is imported without
+        from sweep.schedulers.early_termination import build  # imports NumPy, which a live view does not need at import
 
         numbers, begun, failed = random.Random(0), len(self._gone) + len(going), [*lost.elements()]
         gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
@@ -182,7 +186,7 @@ class Foresight:
         whole = come = come_whole = 0
         for _ in range(rehearsals):
             scheduler, losses = build(self._rule, self._objective, self._epochs), self._drawn(seen, numbers)
-            for trial in sorted(seen, key=lambda trial: -losses[trial]):  # the worst first, so that none is stopped
+            for trial in sorted(seen, key=lambda trial: -losses[trial]):  # worst first, so that the rule stops none
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))
             for trial, (done, of) in going.items():
                 end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1))
@@ -197,12 +201,12 @@ class Foresight:
         return Prospect([*left.values()], whole / rehearsals, come / made_up, come_whole / made_up)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
-        """Return the last of these epochs that a trial trains; 0 where there are none."""
+        """Return the last of these epochs that a trial trains; 0 if there are none."""
         told = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), *epochs[-1:]]
         return max(reported(scheduler, self._objective, trial, loss, told, GAIN), default=0) if told else 0
 
     def _drawn(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
-        """Return losses between 0 and 1, as those of trials to come are drawn, in the order of those that were seen."""
+        """Return random losses between 0 and 1, drawn as for future trials, in the order of the observed losses."""
         drawn = {trial: numbers.random() for trial in trials}
         known = sorted((trial for trial in trials if trial in self._losses), key=self._losses.__getitem__)
         return drawn | dict(zip(known, sorted(drawn[trial] for trial in known), strict=True))

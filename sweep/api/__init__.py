@@ -1,6 +1,6 @@
-"""``sweep.load``: what Python gets of a sweep, or of several as one: frames, a ranking, a study, a model.
+"""``sweep.load`` and `LoadedSweep`: the results of one or more sweeps in Python, as frames, ranking, study or model.
 
-The one module that knows pandas.
+The only module that knows pandas.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ Frame: TypeAlias = pd.DataFrame
 
 
 def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
-    """Return values of a parameter as ``trials`` has them: JSON text where no one type holds those of a sweep."""
+    """Return values of a parameter as ``trials`` has them: JSON text if the values of a sweep have no common type."""
     places = {name: [at for at, one in enumerate(sweeps) if one == name] for name in sweeps}
     parts = [of_params([values[at] for at in of])[0].to_pandas().set_axis(of) for of in places.values()]
     return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
 
 
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
-    """A metric by epoch: the index is the epoch, from 1; a column per trial in their order, of several sweeps per
-    sweep and trial. NaN after a trial's last epoch. Raises InputError that names the metrics for another."""
+    """Return one metric by epoch: one row per epoch, from 1, and one column per trial, in the order of the trials.
+
+    The columns of several sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch. Raises
+    InputError, which names the known metrics, if no trial has reported this one.
+    """
     measured = [name for name in of_epochs.columns if name not in NOT_MEASURED]
     known = {name.removeprefix("metric."): name for name in measured}
-    # A metric goes before a measure of its name, such as the cost.
+    # A metric takes precedence over a measure of the same name, such as the cost.
     known |= {name.removeprefix("metric."): name for name in measured if name.startswith("metric.")}
     column = known.get(metric.removeprefix("metric."))
     if column is None:
@@ -65,52 +68,52 @@ def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
 def _joined(frames: Sequence[Frame]) -> Frame:
     if len(frames) == 1:
         return frames[0]
-    # pd.concat makes 1 of true where another frame's column has whole numbers.
+    # pd.concat turns True into 1 if another frame's column has integers.
     kept = [one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames]
     return pd.concat(kept, ignore_index=True).infer_objects()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedSweep:
-    """One sweep, or several as one, as its log stood when it was read; load it again for what came since.
+    """The results of one sweep, or of several together, as they were when loaded; load again to get newer ones.
 
-    ``trials`` and ``metrics`` are frames with the columns of results/README.md; of several sweeps, their column
-    ``sweep`` tells them apart.
+    ``trials`` and ``metrics`` are frames with the columns of results/README.md. If several sweeps are loaded, the
+    column ``sweep`` says which one a row belongs to.
     """
 
     folders: tuple[ResultsFolder, ...]
     trials: Frame
     metrics: Frame
     _tables: Sequence[Tables] = field(repr=False)
-    _trainable: object = None  # the class or function that was run here, where no module has it
+    _trainable: object = None  # the class or function that this process ran, if no module contains it
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
-        """Trial by trial, for a ranking."""
+        """The sweeps with their trials, as a ranking needs them."""
         each = zip(self.folders, self._tables, told_apart(self.folders), strict=True)
         return tuple(of_tables(*one) for one in each)
 
     @property
     def name(self) -> str:
-        """The sweep's name; of several, all of them."""
+        """The sweep's name; the names of several sweeps are joined by commas."""
         return ", ".join(told_apart(self.folders))
 
     @property
     def info(self) -> dict[str, object]:
-        """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
+        """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name."""
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
         return {name: dict(folder.read_info().content) for name, folder in told_apart(self.folders).items()}
 
     def ranking(self) -> Ranking:
-        """Return all configurations, the best first, with the statistics of their repeats.
+        """Return all configurations, best first, with the statistics of their repeats.
 
-        Raises `InputError` for several sweeps with different objectives.
+        Raises `InputError` if several sweeps are loaded that have different objectives.
         """
         return rank(self.sweeps)
 
     def configurations(self) -> Frame:
-        """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
+        """Return the ranking as a frame: one row per configuration with its ``verdict``, p-values and intervals."""
         found = columns(self.ranking())
         _, sweeps = found["sweep"]
         dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
@@ -121,7 +124,7 @@ class LoadedSweep:
         return pd.DataFrame(series)
 
     def best(self, n: int = 1) -> Frame:
-        """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
+        """Return all trials of the ``n`` best configurations, with the column ``rank`` in front."""
         positions = {id(trial): at for at, trial in enumerate(trial for sweep in self.sweeps for trial in sweep.trials)}
         rows = [(row.rank, positions[id(trial)]) for row in self.ranking().rows[:n] for trial in row.trials]
         chosen = self.trials.iloc[[position for _, position in rows]].reset_index(drop=True)
@@ -129,9 +132,10 @@ class LoadedSweep:
         return chosen
 
     def curves(self, metric: str | None = None) -> Frame:
-        """Return a metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
+        """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.
 
-        Columns of several sweeps are pairs of sweep and trial. Raises `InputError` that names the metrics there are.
+        The columns of several sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics,
+        if no trial has reported this one.
         """
         if metric is None:
             objectives = self.folders[0].read_info().objectives
@@ -139,10 +143,10 @@ class LoadedSweep:
         return curves_frame(self.trials, self.metrics, metric)
 
     def lineage(self, trial: int) -> Frame:
-        """Return who trained which epochs of a trial of a population: a row for each that it is descended from.
+        """Return the ancestry of a trial of a population-based search: one row per trial whose epochs it inherited.
 
-        Columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` for several
-        sweeps, or where there is no such trial.
+        The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` if the trial
+        does not exist, or if several sweeps are loaded.
         """
         folder, trials = self._only("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
@@ -155,9 +159,9 @@ class LoadedSweep:
         return pd.DataFrame(rows)
 
     def study(self) -> Study:
-        """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.
+        """Return the sweep as an in-memory Optuna study, for Optuna's plots, importances and samplers.
 
-        Raises `InputError` for several sweeps.
+        Raises `InputError` if several sweeps are loaded.
         """
         from sweep.analysis import studies
 
@@ -167,10 +171,10 @@ class LoadedSweep:
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
     ) -> Any:
-        """Return the Keras model of a trial that kept a checkpoint, with its weights; by default of the best one.
+        """Return the Keras model of a trial with its weights, by default of the best trial that kept a checkpoint.
 
-        ``trainable`` is the class itself where that was defined in a notebook or script which is not this one; what
-        was run here knows it. Raises `InputError` where there is no such checkpoint, or for several sweeps.
+        ``trainable`` is needed only for a class that another notebook or script defined; the result of a run in this
+        process knows its class. Raises `InputError` if there is no such checkpoint, or if several sweeps are loaded.
         """
         from sweep.api.trainables import model
 
@@ -185,7 +189,7 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """As `sweep.confirm`, of this sweep and with what it has trained."""
+        """Call `sweep.confirm` on this sweep, with the trainable that this process ran."""
         from sweep.api.running import confirm
 
         folder, given = self._only("confirm()").path, self._trainable if trainable is None else trainable
@@ -203,7 +207,7 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """As `sweep.retrain`, of this sweep and with what it has trained."""
+        """Call `sweep.retrain` on this sweep, with the trainable that this process ran."""
         from sweep.api.running import retrain
 
         folder, given = self._only("retrain()").path, self._trainable if trainable is None else trainable
@@ -239,10 +243,11 @@ _PATTERN = frozenset("*?[")
 
 
 def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
-    """Read a sweep, or several as one, as they stand now; also while they run, and then again for what came since.
+    """Load the results of one sweep, or of several together; also while they run.
 
-    Names of the results folder or paths of sweeps' folders; ``*``, ``?`` and ``[...]`` stand for others. Writes
-    nothing. Raises `InputError` for what is no sweep and `StoreError` for a damaged one.
+    ``name`` is a name in the results folder or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
+    ``[...]`` are wildcards. The object shows the sweep as it is now; load it again to get newer results. Nothing is
+    written. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
     """
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
@@ -252,18 +257,18 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """Return what is in these folders."""
+    """Load the results in these folders."""
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
-    if len(folders) > 1:  # which their column tells apart
+    if len(folders) > 1:  # only then is the column needed
         for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
     return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
 
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
-    """Return what a study is made of beside the trials; all else is in the frames."""
+    """Drop all metrics but the first objective, which a study needs; the frames have the others."""
     wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
@@ -277,7 +282,7 @@ def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
         yield ResultsFolder.open(results, name)
         return
     if store_of(results) is not None:
-        folders(results)  # brings their copies up to date
+        folders(results)  # updates the local copies
     places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
     for place in places:
         matching = sorted((place / pattern.parent).glob(pattern.name))
@@ -285,19 +290,19 @@ def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
         if found:
             yield from found
             return
-    ResultsFolder.open(results, name)  # raises, and names those that there are
+    ResultsFolder.open(results, name)  # raises InputError, which lists the sweeps that exist
 
 
 ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
-    """``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    """Return one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
     return printable("\n".join(f"<sweep {one.name}: {'; '.join(_facts(one))}>" for one in sweeps))
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
-    """Name, state, counts and best of each sweep, and the first rows of the ranking."""
+    """Return HTML with name, state, counts and best trial of each sweep, and the first rows of the ranking."""
     heads = "".join(f"<div><b>{_text(one.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
     return f"<div>{heads}{''.join(_table(sweeps))}</div>"
 
@@ -320,7 +325,7 @@ def _facts(one: Sweep) -> Iterator[str]:
 def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
     try:
         ranking: Ranking = rank(sweeps)
-    except InputError:  # of different objectives: there is no order among them
+    except InputError:  # sweeps with different objectives cannot be ranked together
         return
     if not ranking.rows:
         return

@@ -1,6 +1,7 @@
-"""``sweep.run``, ``sweep.resume`` and ``sweep.confirm``: sweeps that a script or a notebook runs.
+"""``sweep.run``, ``sweep.resume``, ``sweep.confirm`` and ``sweep.retrain``: running sweeps from a script or a notebook.
 
-They are watched in a notebook's cell, or in the terminal as for the command line. The one module that knows IPython.
+Progress is shown in the notebook's cell, or on the terminal as the command line does. The only module that knows
+IPython.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ if TYPE_CHECKING:
 
 
 DRAW_S = 0.5
-SAID = 20  # lines that stay
+SAID = 20  # lines of messages that stay visible
 WIDTH, HEIGHT = 100, 24  # characters, lines
 
 
 def is_here() -> bool:
-    """Return whether this process is a notebook's kernel."""
+    """Return whether this process is the kernel of a notebook."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython
@@ -60,7 +61,7 @@ def is_here() -> bool:
 
 
 def display() -> Callable[[str], None]:
-    """Return a new place in the output of the present cell, and how to put HTML there in place of what it shows."""
+    """Add an output area to the present cell; return a function that replaces its content with HTML."""
     from IPython.display import HTML
     from IPython.display import display as show
 
@@ -69,7 +70,7 @@ def display() -> Callable[[str], None]:
 
 
 class NotebookView:
-    """Shows a sweep in one place of a cell's output, drawn anew by a thread of its own."""
+    """Shows a sweep in one output area of a cell; a thread redraws it."""
 
     def __init__(self, watching: LiveView, draw: Callable[[str], None]) -> None:
         self._watching, self._draw = watching, draw
@@ -93,13 +94,13 @@ class NotebookView:
             self._thread.start()
 
     def say(self, text: str) -> None:
-        """A line about the session itself; it stays."""
+        """Show a message about the session; it stays visible."""
         self._said.append(text)
         if self._thread is None:
             self._show()
 
     def close(self) -> None:
-        """Show how it ended, and no more."""
+        """Draw the final state and stop redrawing."""
         if self._over.is_set():
             return
         self._over.set()
@@ -122,7 +123,7 @@ class NotebookView:
 
 
 def as_html(lines: Sequence[Text]) -> str:
-    """Lines of a terminal as HTML."""
+    """Convert lines of a terminal to HTML."""
     console = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
     )
@@ -133,7 +134,7 @@ def as_html(lines: Sequence[Text]) -> str:
 
 
 def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
-    """Makes the view of a session, which begins with these notes."""
+    """Return a function that makes the view of a session, which first shows these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
         view: View = on_terminal(spec, how)
@@ -147,7 +148,7 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
 
 
 class How(TypedDict, total=False):
-    """How a session is run, whatever it trains: the options of the same names on the command line."""
+    """Options of a session that do not change what is trained; see the command line's options of the same names."""
 
     address: str | None
     max_concurrent: int | None
@@ -160,7 +161,7 @@ class How(TypedDict, total=False):
 
 
 Settings: TypeAlias = "Mapping[str, Any] | Sequence[str]"
-"""Changes to keys of a sweep file: ``{"budget.hours": 8}``, or ``["budget.hours=8"]`` as on the command line."""
+"""Changes to a sweep file: ``{"budget.hours": 8}``, or ``["budget.hours=8"]`` as on the command line."""
 
 _SOURCE = "sweep.run"
 
@@ -177,14 +178,15 @@ def run(
     profile: bool = False,
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Run a sweep to its end, and give what it found.
+    """Run a sweep to its end and return its results.
 
-    ``what`` is a sweep file or its content as a mapping, ``trainable`` a class or a function ``train(hp, report)``,
-    defined wherever it is. The other options are those of ``python -m sweep run``: also ``address``,
-    ``max_concurrent``, ``reuse``, ``inline``, ``memo``, ``quiet``, ``verbose`` and ``tensorboard``. A mapping without
-    a name takes the trainable's, with a number behind it where that is taken. Raises `InputError` with all mistakes
-    before anything starts, KeyboardInterrupt where the sweep was interrupted, which says how to go on, and `SweepError`
-    where no trial has completed.
+    ``what`` is a sweep file, or its content as a mapping. ``trainable`` is a class or a function ``train(hp, report)``,
+    which may be defined anywhere, also in a notebook. The other options are those of ``python -m sweep run``; ``how``
+    takes ``address``, ``max_concurrent``, ``reuse``, ``inline``, ``memo``, ``quiet``, ``verbose`` and ``tensorboard``.
+    A mapping without a name gets that of the trainable, with a number appended if it is taken.
+
+    Raises `InputError` with all mistakes before anything starts, KeyboardInterrupt if the sweep was interrupted (its
+    message says how to resume), and `SweepError` if no trial has completed.
     """
     options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
@@ -224,10 +226,11 @@ def resume(
     retry_failed: bool = False,
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Go on with a sweep that was interrupted, killed, or is to be extended, and give what it found.
+    """Resume a sweep that was interrupted or killed, or extend a finished one; return its results.
 
-    ``trainable`` is the class or function of a sweep that was run with one of a notebook or script; in that notebook
-    it is found by its name. The other options are those of ``python -m sweep resume``, as of `run`. Raises as `run`.
+    ``trainable`` is needed only if the sweep ran with a class or function that another notebook or script defined; one
+    of this process is looked up by its name. The other options are those of ``python -m sweep resume``. Raises the
+    errors of `run`.
     """
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
@@ -247,10 +250,11 @@ def confirm(
     results: str | Path = "results",
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Race the best configurations of a sweep with fresh seeds until they are told apart, and give what it found.
+    """Train the best configurations of a sweep with fresh seeds until they can be told apart; return the results.
 
-    Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's epochs, ``"none"`` for no bound) it is as
-    the sweep's file says in ``confirm``, or the defaults. The other options are those of `resume`. Raises as `run`.
+    Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's epochs, or ``"none"`` for no limit), the
+    ``confirm`` block of the sweep's file applies, or else the defaults. The other options are those of `resume`. Raises
+    the errors of `run`.
     """
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
@@ -273,10 +277,10 @@ def retrain(
     results: str | Path = "results",
     **how: Unpack[How],
 ) -> LoadedSweep:
-    """Train the winner of a sweep again at full length, as a sweep of its own, and give what that found.
+    """Train the winner of a sweep again at full length, as a new sweep; return its results.
 
-    ``trial`` takes another one than the winner, ``into`` names the new sweep (by default ``NAME-retrain``). The other
-    options are those of ``python -m sweep retrain``. Raises as `run`.
+    ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). The
+    other options are those of ``python -m sweep retrain``. Raises the errors of `run`.
     """
     options = _options("retrain", how)
     require_locks()
@@ -325,7 +329,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
 def _read(
     what: str | Path | Mapping[str, Any], given: Given | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
-    """Return the sweep, its text, where it stands, and where its modules are looked for."""
+    """Return the sweep, its text, its name in messages, and the folders to import its modules from."""
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
@@ -342,9 +346,10 @@ def _read(
 
 
 def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
-    """These folders, that of the trainable's module, and that of the script."""
+    """Return these folders followed by those of the trainable's module and of the running script, each once."""
     main = sys.modules["__main__"]
-    script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None  # not of python -m
+    # with python -m, __main__ is a module and not a script
+    script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
     more = (Path(script).resolve().parent,) if script else ()
     return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
 
@@ -381,12 +386,12 @@ def _changes(values: Mapping[str, object]) -> list[str]:
 
 
 def _named(**values: object) -> list[str]:
-    """Changes to those keys that an option was given for."""
+    """Return the changes to a sweep file for those options that are not None."""
     return _changes({key: value for key, value in values.items() if value is not None})
 
 
 def _options(function: str, how: How) -> Options:
-    """Return the options of a session. Raises TypeError for one that there is not, as Python does."""
+    """Return the options of a session. Raises TypeError for an unknown option, as a Python call does."""
     for name in how:
         if name not in How.__annotations__:
             hint = did_you_mean(name, How.__annotations__)
@@ -397,7 +402,11 @@ def _options(function: str, how: How) -> Options:
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
-    """Return what a session found, with what it trained; raises where it has not come to its end."""
+    """Run a session and return its results, with its trainable.
+
+    Raises KeyboardInterrupt if it was interrupted, StoreError if its results could not be stored, and SweepError if no
+    trial completed.
+    """
     again = f"see sweep.load({folder.called!r}), go on with sweep.resume({folder.called!r})"
     with kept_process():
         try:

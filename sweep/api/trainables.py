@@ -1,4 +1,4 @@
-"""A trainable that is given as a class or function, and a trial's model out of its checkpoint."""
+"""Trainables that are passed as a class or function, and models restored from checkpoints."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sweep.store.folder import ResultsFolder
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What is trained, as a sweep file names it."""
+    """A trainable as a sweep file names it."""
 
     target: str  # "module:Name"
-    itself: object = None  # where no module has it
-    folders: tuple[Path, ...] = ()  # where its module lies
+    itself: object = None  # the class or function, if no module contains it
+    folders: tuple[Path, ...] = ()  # where its module can be imported from
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Given:
 
 
 def taken(trainable: object) -> Given:
-    """Return a class, a function or ``"module:Name"``. Raises InputError for what cannot be trained."""
+    """Accept a class, a function or ``"module:Name"`` as trainable. Raises InputError if it cannot be trained."""
     if isinstance(trainable, str):
         return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
@@ -53,9 +53,9 @@ def taken(trainable: object) -> Given:
 
 
 def again(target: str) -> Given:
-    """Return what a sweep was run with that goes on; found again in the notebook or script that defined it.
+    """Return the trainable of a resumed sweep, looked up by name if a notebook or script defined it.
 
-    Raises InputError where it is not there.
+    Raises InputError if it is not defined here.
     """
     module, _, name = target.partition(":")
     if module != HERE:
@@ -68,9 +68,9 @@ def again(target: str) -> Given:
 
 
 def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
-    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads.
+    """Inspect the trainable's source and check the sweep against it, as the command line does.
 
-    ``here`` as of `planning.check`.
+    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check`.
     """
     if given.itself is None:
         return planning.check(spec, where, folders, here=here)
@@ -80,7 +80,7 @@ def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path], *, 
 
 
 def _folder(module: str) -> Path | None:
-    """Return the folder in which a worker finds a module; None: it is installed; `Path()`: in none."""
+    """Return the folder to import a module from; None if it is installed, `Path()` if no folder would work."""
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
         return Path()
@@ -93,9 +93,10 @@ def _folder(module: str) -> Path | None:
 
 
 def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
-    """Return the model of a trial, or of the best one, as it was after an epoch; warns of what may make it another one.
+    """Return the Keras model of a trial, by default of the best one, as it was after an epoch.
 
-    Raises `InputError` where there is no such checkpoint, or the trainable makes no model.
+    Warns if something has changed that may make it a different model. Raises `InputError` if there is no such
+    checkpoint, or if the trainable makes no model.
     """
     kept = restoring.find(folder, trial, epoch)
     target = kept.sweep.spec.trainable
@@ -120,7 +121,10 @@ _running = threading.Lock()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Be the only sweep of this process, which has one Ray and one standard error; raises InputError for a second."""
+    """Make sure that only one sweep runs in this process, which has one Ray and one standard error.
+
+    Raises InputError if another one is running.
+    """
     if not _running.acquire(blocking=False):
         raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
     try:
@@ -131,7 +135,7 @@ def alone() -> Iterator[None]:
 
 @contextmanager
 def kept_process() -> Iterator[None]:
-    """Leave environment and search path as they were: the process goes on with other things."""
+    """Restore the environment variables and ``sys.path`` after the block, because the process has other work to do."""
     environment, path = dict(os.environ), list(sys.path)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The commands and how errors leave the program."""
+"""The command group, and how errors are shown and turned into exit codes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from sweep.store.sweep_info import VERSION
 from sweep.text import printable
 
 WRONG_INPUT = 2
-TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
-WIDTH = 9  # of the longest name
+TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
+WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
     "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
@@ -41,17 +41,17 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
 
 
 class _Commands(click.Group):
-    """Shows errors that are the user's to mend as lines, never as a traceback; helps by groups of commands."""
+    """A group that shows user errors as lines, without a traceback, and lists its commands by topic in the help."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help, whole."""
+        """Write the first sentence of each command's help without cutting it."""
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command; one whose mistakes cannot even be written to standard error only has its exit code."""
+        """Run a command. If even standard error cannot be written, exit with code 2."""
         try:
             return super().main(*args, **extra)
         except OSError:
@@ -60,7 +60,7 @@ class _Commands(click.Group):
             sys.exit(WRONG_INPUT)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the command line, which for ``--help`` also prints."""
+        """Parse the command line; ``--help`` prints here."""
         try:
             return super().make_context(*args, **extra)
         except OSError as error:
@@ -88,7 +88,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Let Python's own handler end the commands that train nothing, with what they have open."""
+        """Restore Python's own Ctrl-C handling for the commands that do not train, so that they clean up as usual."""
         found = super().resolve_command(ctx, args)
         if found[0] not in TRAINING:
             interruption.end()
@@ -96,15 +96,15 @@ class _Commands(click.Group):
 
 
 def _complain(text: str) -> None:
-    """Write a line to standard error, if that can be written."""
+    """Write a line to standard error if it can be written."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def _end_by(error: OSError) -> NoReturn:
-    """Leave by an error of the operating system that no command has translated, with a line instead of a traceback."""
+    """Exit with a one-line message for an operating system error that no command has handled."""
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
-        sys.exit(0)  # whoever reads has had enough
+        sys.exit(0)  # the reader of our output has closed the pipe
     if os.environ.get(WHOLE):
         raise error
     _complain(f"error: {printable(_said_by_system(error))}")
@@ -112,7 +112,7 @@ def _end_by(error: OSError) -> NoReturn:
 
 
 def _said_by_system(error: OSError) -> str:
-    """Return the file of an error of the operating system that no command has translated, and what is wrong with it."""
+    """Describe an operating system error that no command has handled: the file and what is wrong with it."""
     files = [os.fsdecode(file) for file in (error.filename, error.filename2) if isinstance(file, str | bytes)]
     if output.failed_by(error):
         files = ["standard output"]

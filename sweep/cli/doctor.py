@@ -1,4 +1,4 @@
-"""``doctor``: whether this machine can train, and what to do where it cannot."""
+"""``doctor``: checks whether this machine can train, with advice if it cannot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.doctor`
+MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.backends.ray_tune.doctor`
 
 
 @click.command()
@@ -53,7 +53,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
 
 
 def _show(finding: Finding, target: Console) -> None:
-    """Print one finding in a line, and what to do in the next."""
+    """Print a finding on one line, and its advice on the next."""
     from rich.text import Text
 
     level = Text(f"{finding.level.value:<9}", STYLES[finding.level.value])
@@ -64,7 +64,7 @@ def _show(finding: Finding, target: Console) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Where to look, how to ask, and how long to wait for each device."""
+    """Inputs of the checks: how to run commands, the environment, the results folder, the timeout of a device check."""
 
     run: Run
     environ: Mapping[str, str]
@@ -74,7 +74,7 @@ class Round:
 
 
 def examine(given: Round) -> Iterator[Finding]:
-    """Yield all checks in turn, the quick ones first."""
+    """Run all checks, quick ones first, and yield their findings."""
     from sweep import doctor as checks
     from sweep.doctor import gpu_checks, host_checks
 
@@ -122,7 +122,7 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
-    """Each device, then all of them; two logical devices where there is no GPU."""
+    """Check each device, then all of them together; without a GPU, two logical CPU devices."""
     from sweep import doctor as checks
     from sweep.doctor import gpu_checks
 

@@ -1,4 +1,7 @@
-"""``init`` and ``examples``: files to start from. They lie in search_spaces/, beside this package, installed or not."""
+"""``init`` and ``examples``: sweep files to start from.
+
+They are in search_spaces/, which lies next to this package both in the repository and when installed.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "search_spaces"
 SCHEMA_LINE = re.compile(
     r"^# yaml-language-server:.*\n", re.MULTILINE
-)  # its relative path leads nowhere from elsewhere
+)  # its relative path is wrong in any other folder
 TRAINABLE = re.compile(r"^trainable: ([\w.]+):(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A shipped sweep file: what it asks, what it costs, and the source of what it trains."""
+    """A shipped sweep file with its question, its cost, and the source of its trainable."""
 
     file: Path
 
@@ -35,7 +38,7 @@ class Example:
 
     @property
     def about(self) -> tuple[str, str]:
-        """The question that the sweep asks and what it costs: the file's first two lines."""
+        """The file's first two lines: the question that the sweep answers, and what it costs."""
         question, cost = self.file.read_text(encoding="utf-8").splitlines()[:2]
         return question.removeprefix("# "), cost.removeprefix("# ")
 
@@ -45,18 +48,18 @@ class Example:
 
     @property
     def beside(self) -> Path | None:
-        """The trainable's module, where it lies beside the file and is not part of an installed package."""
+        """The trainable's module if it is in the folder of the file; None if it is part of an installed package."""
         return self.source if self.source.parent == self.file.parent else None
 
     @property
     def source(self) -> Path:
-        """The trainable's module."""
+        """The path of the trainable's module."""
         ((module_name, _),) = TRAINABLE.findall(self.text)
         module = Path(*module_name.split(".")).with_suffix(".py")
         return next(path for path in (self.file.parent / module, ROOT / module) if path.is_file())
 
     def renamed(self, name: str) -> dict[str, str]:
-        """Return the contents of NAME.yaml and NAME.py: the sweep file and its trainable under another name."""
+        """Return the contents of NAME.yaml and NAME.py: the sweep file and its trainable under a new name."""
         text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
@@ -67,13 +70,13 @@ class Example:
 
 
 def examples() -> dict[str, Example]:
-    """Return the shipped sweep files by name, those in the folder's top first."""
+    """Return the shipped sweep files by name; those directly in search_spaces/ come first."""
     files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
     return {file.stem: Example(file) for file in files}
 
 
 def example(name: str) -> Example:
-    """Return the shipped sweep file of a name."""
+    """Return the shipped sweep file of this name. Raises `InputError` if it does not exist."""
     known = examples()
     if name not in known:
         raise InputError.one(
@@ -83,7 +86,10 @@ def example(name: str) -> Example:
 
 
 def write(contents: Mapping[str, str], folder: Path) -> None:
-    """Write files into a folder; write none if one of them exists. Raises `InputError` where they cannot be written."""
+    """Write files into a folder, or none of them if one exists already.
+
+    Raises `InputError` if one exists or cannot be written.
+    """
     taken = [name for name in contents if (folder / name).exists()]
     if taken:
         raise InputError.one(
@@ -140,7 +146,7 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
 
 
 def _checked(name: str, to: Path) -> str:
-    """Return the name; raise `InputError` where a Python module cannot have it."""
+    """Return ``name``. Raises `InputError` if it is not usable as the name of a new Python module."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:

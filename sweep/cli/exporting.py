@@ -1,4 +1,4 @@
-"""``export`` and ``dashboard``: sweeps for other tools."""
+"""``export`` and ``dashboard``: show sweeps in other tools."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
     with serve(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
         click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.2)

@@ -1,7 +1,7 @@
-"""``init --from-hypermodel``: the search space that a model's code declares with ``hp.Int`` and its kin.
+"""``init --from-hypermodel``: write the search space that a model's code declares with ``hp.Int``, ``hp.Choice`` etc.
 
-The model is built as KerasTuner builds it, once for each value of each choice, so that parameters which matter only
-for some of them are found, with what they depend on.
+The model is built as KerasTuner builds it, once for each value of each choice. So parameters that exist only for some
+values are discovered, together with their conditions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from sweep.spec.validation import flow
 from sweep.text import shortened
 
 MOST = 200
-"""So many models are built at most."""
+"""Maximum number of models that are built."""
 
 FEW, PAIRS = 4, 24
-"""Of longer ranges the ends are tried first, and all only if these differ; so many pairs of choices are tried at once.
+"""How many combinations are tried.
+
+Of a range with more than FEW values, the two ends are tried first, and the others only if the ends declare other
+parameters. Of choices with at most FEW values, up to PAIRS pairs are tried together.
 """
 
 Build: TypeAlias = Callable[[Hyperparameters], object]
@@ -34,27 +37,28 @@ Space: TypeAlias = "dict[str, Declaration]"
 
 @dataclass(frozen=True)
 class HyperModel:
-    """What ``module:Name`` builds models with."""
+    """The code behind ``module:Name`` that builds models."""
 
     target: str
     build: Build
-    call: str  # how another module calls it
+    call: str  # the expression by which another module calls it
     is_trainable: bool
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Written:
-    """The contents of files by name, and what whoever goes on with them should know."""
+    """Contents of files by name, and notes for the user."""
 
     files: dict[str, str]
     notes: tuple[str, ...]
 
 
 def files(target: str, name: str, folder: Path) -> Written:
-    """Return a sweep file for ``module:Name``, and a trainable around it where it is none.
+    """Return a sweep file for ``module:Name``, and a trainable that wraps it unless it is one already.
 
-    Raises `InputError` for what cannot be imported, builds no model, or declares nothing, or what no file can hold.
+    Raises `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express
+    what it declares.
     """
     with runner.quiet():
         found = _load(target, folder)
@@ -73,14 +77,14 @@ def files(target: str, name: str, folder: Path) -> Written:
 
 @dataclass(frozen=True)
 class _Built:
-    """A model that was built: what it declared, with the values that it was given of what can be chosen."""
+    """One built model: the parameters it declared, and the values of those that are choices."""
 
     found: Space
     values: Mapping[str, Value]
 
 
 class _Builds:
-    """All models that are built, to learn what a space is."""
+    """All models built so far, from which the space is inferred."""
 
     def __init__(self, build: Build, where: str) -> None:
         self._build, self._where = build, where
@@ -92,11 +96,14 @@ class _Builds:
 
     @property
     def left(self) -> int:
-        """How many more may be built."""
+        """The number of models that may still be built."""
         return MOST - self._count
 
     def run(self, values: Mapping[str, Value]) -> Space | None:
-        """Return what building with these values declares, None where it fails; raise `InputError` if all do."""
+        """Build a model with these values; return what it declares, or None if building fails.
+
+        Raises `InputError` if it fails before any other build succeeded, or if too many models were built.
+        """
         if not self.left:
             raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
         self._count += 1
@@ -105,7 +112,7 @@ class _Builds:
         hp.declare_into(declared)
         try:
             made = self._build(hp)
-        except Exception as error:  # the border to the user's code
+        except Exception as error:  # any error of the user's code
             said = ", ".join(f"{name}={value!r}" for name, value in values.items())
             failed = f"fails{f' with {said}' if said else ''}: {errors.reason_of(error)}"
             if not self.all:
@@ -137,9 +144,9 @@ class _Builds:
 
 
 def explore(build: Build, where: str) -> tuple[Space, list[str]]:
-    """Return what building declares, for all values of what it chooses from, and notes on what was not learned.
+    """Return what building declares for all values of its choices, and notes about what could not be learned.
 
-    Raises `InputError` where it fails with all defaults, or has too many ways to be built.
+    Raises `InputError` if building fails with the defaults, or if there are too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -160,11 +167,12 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
         notes.append(
             f"{skipped} pairs of choices were not tried together; parameters used only for such a pair are missing"
         )
-    return {name: one for name, one in space.items() if all(one.when.values())}, notes  # others never matter
+    # a parameter whose condition allows no value can never apply
+    return {name: one for name, one in space.items() if all(one.when.values())}, notes
 
 
 def _explore_from(values: Mapping[str, Value], found: Space, builds: _Builds) -> None:
-    """Build with each value of each choice that was not explored yet, and go on from where there is more to choose."""
+    """Build with each value of each unexplored choice; recurse into the builds that declare other parameters."""
     further = []
     for name, one in list(found.items()):
         if name in builds.explored or not one.choices:
@@ -189,7 +197,7 @@ def _explore_from(values: Mapping[str, Value], found: Space, builds: _Builds) ->
 
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
-    """Build with two choices that differ from the defaults at once; return how many of these were left out."""
+    """Build with pairs of choices that both differ from their defaults; return how many pairs were skipped."""
     few = [one for one in base.values() if 2 <= len(one.choices) <= FEW]
     pairs = [
         {one.name: a, other.name: b}
@@ -208,9 +216,9 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
 
 
 def _when(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
-    """Return the values of choices for which a parameter matters, nothing if it always does.
+    """Return for which values of which choices a parameter exists; empty if it always does.
 
-    None where no such values, taken together, tell the models that declare it from those that do not.
+    Returns None if no such condition separates the builds that declare it from those that do not.
     """
     having = [one.values for one in builds.all if name in one.found]
     lacking = [one.values for one in builds.all if name not in one.found]
@@ -231,7 +239,7 @@ def _when(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
         others = {other: ones for other, ones in found.items() if other != choice}
         if tells(others):
             found = others
-    for choice in list(found):  # what it depends on matters itself for some choices only
+    for choice in list(found):  # a choice that it depends on may itself exist only for some values
         found = (_when(choice, builds) or {}) | found
     return found
 
@@ -273,7 +281,7 @@ def _load(target: str, folder: Path) -> HyperModel:
 
 
 def _notes(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
-    """Say that KerasTuner's way to train is left behind, where a class has one of its own."""
+    """Note that a class's own ``fit``, which trains with KerasTuner, is not used."""
     owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()

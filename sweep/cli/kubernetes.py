@@ -1,7 +1,7 @@
-"""``kube``: a sweep as a RayJob of KubeRay 1.7 (``ray.io/v1``), for Kubernetes: plain data, written as YAML.
+"""``kube``: write a sweep as a RayJob of KubeRay 1.7 (``ray.io/v1``), as YAML for Kubernetes.
 
-The cluster of the job is made for it and goes with it. Workers come and go with its trials, from none; a driver that
-dies is started again and goes on from the log in the object store. The code lies in a ConfigMap, or in the image.
+The job has a cluster of its own, which ends with it. Workers are scaled with the number of trials, from zero. A driver
+that dies is restarted and resumes from the log in the object store. The code is in a ConfigMap or in the image.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Manifest: TypeAlias = dict[str, Any]
 
 CODE = "/sweep/code"
 GRACE_S = 120
-"""For a pod that ends to save its trial."""
+"""The time in seconds that a terminating pod has to save its trial."""
 MOST_BYTES = 900_000
-"""Of files in a ConfigMap, which may have 1 MiB with all that is around them."""
+"""Maximum size of the files in a ConfigMap, which is limited to 1 MiB including its metadata."""
 
 SPOT: Mapping[str, tuple[dict[str, str], dict[str, str]]] = {
     provider: ({key: value}, {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
@@ -44,38 +44,42 @@ SPOT: Mapping[str, tuple[dict[str, str], dict[str, str]]] = {
         ("aks", "kubernetes.azure.com/scalesetpriority", "spot"),
     )
 }
-"""Labels and tolerations of spot nodes, as each provider's documentation names them."""
+"""Labels and tolerations of spot nodes, from each provider's documentation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pods:
-    """What the cluster of a sweep is made of."""
+    """Settings of the pods of a sweep's cluster."""
 
     image: str
     ray_version: str
-    most: int = 8  # workers at a time
-    memory: str = "16Gi"  # of each
-    secret: str | None = None  # whose values are environment variables of all pods: the store's credentials
+    most: int = 8  # maximum number of workers at a time
+    memory: str = "16Gi"  # of each worker
+    # a secret whose values become environment variables of all pods, such as the store's credentials
+    secret: str | None = None
     token: str | None = None  # the secret that holds Ray's token
     spot: str | None = None  # a key of `SPOT`
-    redis: str | None = None  # host:port, where the state of the head survives it
+    redis: str | None = None  # host:port of a Redis where the head node's state survives a restart
     retries: int = 3
-    workdir: str | None = None  # where the image has the code; None: it is sent along
+    workdir: str | None = None  # the folder of the code in the image; None: the code is sent in a ConfigMap
 
 
 def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
-    """Return a sweep's objects: the ConfigMap of its code, and its RayJob. Raises `InputError` for too much code."""
+    """Return the Kubernetes objects of a sweep: the ConfigMap of its code, if it is sent, and its RayJob.
+
+    Raises `InputError` if the code is too large for a ConfigMap.
+    """
     name = _name(spec.name)
     code = None if package is None else _code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
-    entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay puts it into a line of a shell as it is
+    entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
     cluster: Manifest = {
         "rayVersion": pods.ray_version,
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {"version": "v2", "idleTimeoutSeconds": 120},
         "headGroupSpec": {
-            "rayStartParams": {"num-cpus": "0"},  # trials run on workers alone
+            "rayStartParams": {"num-cpus": "0"},  # trials run on workers only
             "template": _template("ray-head", {"cpu": "2", "memory": "8Gi"}, code, pods),
         },
         "workerGroupSpecs": [_workers(spec, code, pods)],
@@ -102,7 +106,7 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
 
 
 def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
-    """One trial a pod, or as many as share its GPU."""
+    """Return the worker group. A pod has room for one trial, or for all the trials that share its GPU."""
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
     trials = parts(gpus, asked.most_gpus) if gpus else 1
@@ -111,7 +115,7 @@ def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     template = _template("ray-worker", resources, code, pods)
     within = template["spec"]
     within["terminationGracePeriodSeconds"] = GRACE_S
-    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default: 30
+    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default is 30
     within["containers"][0]["env"] = [drains]
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if gpus else []
     if pods.spot is not None:
@@ -148,7 +152,7 @@ def _template(name: str, resources: Mapping[str, str], code: _Code | None, pods:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """The files of a project as a ConfigMap, whose keys cannot be paths."""
+    """The files of a project as a ConfigMap; its keys cannot be paths, so ``paths`` maps keys to paths."""
 
     manifest: Manifest
     paths: Mapping[str, str]  # by key
@@ -176,7 +180,7 @@ def _code(name: str, package: CodePackage) -> _Code:
 
 
 def _name(sweep: str) -> str:
-    """Return the sweep's name as Kubernetes allows it: short, lower case, no underscores (RFC 1123)."""
+    """Return the sweep's name as Kubernetes allows names: short, lower case, without underscores (RFC 1123)."""
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:
         return plain

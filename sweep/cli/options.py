@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sweep.runner import Options
 
 
-class _Results(click.ParamType):  # type: ignore[type-arg]  # generic to its stubs alone
-    """A folder, or a place in an object store, for which a folder of this machine stands."""
+class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
+    """A folder, or a URL in an object store, which is replaced by its local folder."""
 
     name = "path"
 
@@ -60,16 +60,16 @@ no_memo = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
-"""The keys of the sweep file that have an option of their own."""
+"""Options that set a key of the sweep file, with that key."""
 
 
 def changes(command: Callable[..., None]) -> Callable[..., None]:
-    """Hand to the command as ``changes`` what its options change in the sweep file, written as for ``--set``."""
+    """Pass all changes to the sweep file to the command as ``changes``, written as for ``--set``."""
 
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
-        # Quoted, for --name 12 is no number.
+        # Quoted, so that --name 12 sets a text and not a number.
         made = [
             f"{key}={json.dumps(value, ensure_ascii=False)}"
             for key, value in short.items()
@@ -81,9 +81,9 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def session(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare how trials are run, and hand that to the command as ``how``, its `Options`.
+    """Declare the options of a session and pass them to the command as ``how``, an `Options`.
 
-    Options of one command alone that belong to these are declared above it.
+    A command that has further options of `Options` declares them itself, above this decorator.
     """
 
     @functools.wraps(command)
@@ -108,7 +108,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _taken(given: dict[str, Any]) -> Options:
-    """Take the options out of what click gives a command."""
+    """Remove the options of a session from click's arguments and return them as `Options`."""
     from sweep.export import followers
     from sweep.runner import Options
 

@@ -1,4 +1,4 @@
-"""``plan`` and ``schema``: everything about a sweep that can be known without running it."""
+"""``plan`` and ``schema``: what can be known about a sweep without running it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _machines(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[pricing.Machine, ...]:
-    """Read what --compare-prices names."""
+    """Parse the values of --compare-prices."""
     from sweep.runner.pricing import Machine
 
     found = []

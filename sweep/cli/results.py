@@ -1,4 +1,4 @@
-"""``list``, ``compare``, ``report`` and ``replay``: what sweeps have found, or would have found."""
+"""``list``, ``compare``, ``report`` and ``replay``: the results of sweeps, also under another stopping rule."""
 
 from __future__ import annotations
 
@@ -166,7 +166,10 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
 
 
 def _with_rule(spec: Spec, text: str) -> Spec:
-    """Return the sweep under a rule as it is written on a command line. Raises `InputError` that names the option."""
+    """Return the sweep with an early termination rule parsed from the command line.
+
+    Raises `InputError` naming the option.
+    """
     from sweep.spec import parse
 
     try:
@@ -190,7 +193,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
 
 def _words(spec: Spec) -> str:
-    """``asha min_iter=1 eta=4``."""
+    """Format a sweep's early termination rule: ``asha min_iter=1 eta=4``."""
     from sweep.spec import sweep_file
 
     rule = sweep_file.rule_to_dict(spec.early_terminate)

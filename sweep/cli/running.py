@@ -1,4 +1,4 @@
-"""``run``, ``resume`` and ``confirm``: sweeps that train."""
+"""``run``, ``resume`` and ``confirm``: the commands that train."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 @options.changes
 def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
-    if how.address is not None and how.address.startswith(("http://", "https://")):  # of a dashboard, not of Ray itself
+    # the address of a dashboard, not of Ray itself
+    if how.address is not None and how.address.startswith(("http://", "https://")):
         submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
         return
     require_locks()
@@ -91,7 +92,7 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
 
 
 def go_on(reopened: Reopened, how: Options) -> None:
-    """Run one more session of a sweep."""
+    """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 
     where, folders = str(reopened.folder.info), reopened.import_folders
@@ -102,7 +103,7 @@ def go_on(reopened: Reopened, how: Options) -> None:
 
 
 def viewer(spec: Spec, how: Options) -> MakeView:
-    """Return what makes the view of a session once its folder and the terminal are known."""
+    """Return a function that makes the view of a session once its folder and terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.render.live import on_terminal
@@ -116,7 +117,7 @@ def viewer(spec: Spec, how: Options) -> MakeView:
 
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
-    """Show the result and leave with the exit code of the contract, also where nobody reads the result."""
+    """Print the result and exit with the documented exit code, even if the output cannot be written."""
     from sweep import analysis
 
     sweep = analysis.read(outcome.folder)
@@ -142,7 +143,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
-    """Print the ranking, where the results are, and the answer."""
+    """Print the ranking, the location of the results, and the answer."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
@@ -177,7 +178,7 @@ def confirm(
 ) -> None:
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
-    By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
+    Defaults come from `confirm:` in the sweep file; otherwise 8 seeds and 20 % of the search's epochs.
     """
     require_locks()
     from sweep.runner import resuming

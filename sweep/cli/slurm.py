@@ -1,4 +1,4 @@
-"""``slurm``: a sweep as a batch job of Slurm, over all its nodes, which saves and requeues itself."""
+"""``slurm``: run a sweep as a Slurm batch job on all of its nodes; the job saves and requeues itself."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from sweep.errors import InputError
 from sweep.text import printable
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
-SETTLE_S = 30  # for Ray to end on all nodes once the sweep has
-LATE_S = 60  # Slurm's signals come up to so much earlier than asked
+SETTLE_S = 30  # seconds that Ray gets to shut down on all nodes after the sweep has ended
+LATE_S = 60  # seconds by which Slurm's signals may come early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What Slurm is asked for, and what runs there."""
+    """The Slurm job: resources and commands."""
 
     name: str
     command: Sequence[str]  # arguments of ``python -m sweep``, without an address
-    address: str  # of the sweep, as `stop` takes it
-    python: str  # by its whole path, the same on all nodes
-    folder: Path  # of the project, on all nodes
+    address: str  # of the sweep, in the form that `stop` takes
+    python: str  # absolute path, the same on all nodes
+    folder: Path  # of the project, the same on all nodes
     output: str  # folder of the job's output
     time: str = "24:00:00"
     nodes: int = 1
-    gpus: int = 0  # of each node
-    save_s: int = 300  # before the time limit
+    gpus: int = 0  # per node
+    save_s: int = 300  # seconds before the time limit at which saving starts
     partition: str | None = None
-    options: Sequence[str] = ()  # more of them for sbatch
-    setup: Sequence[str] = ()  # lines of the shell before the sweep
+    options: Sequence[str] = ()  # further options of sbatch
+    setup: Sequence[str] = ()  # shell lines to run before the sweep
 
 
 def seconds(time: str) -> int:
-    """Return Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` in seconds. Raises `InputError`.
+    """Convert Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` to seconds. Raises `InputError`.
 
-    Without days all three are asked for: Slurm takes 8:30 for minutes and seconds, which nobody means.
+    Without days, all three parts are required: Slurm reads 8:30 as minutes and seconds, which is never what is meant.
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
@@ -54,7 +54,7 @@ def seconds(time: str) -> int:
 
 
 def script(batch: Batch) -> str:
-    """Return the batch script. Raises `InputError` for a time limit that leaves no time to train."""
+    """Return the batch script. Raises `InputError` if the time limit leaves no time to train."""
     if seconds(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
@@ -64,7 +64,7 @@ def script(batch: Batch) -> str:
         f"--nodes={batch.nodes}",
         "--ntasks-per-node=1",
         "--exclusive",
-        "--mem=0",  # all of it, which --exclusive does not say
+        "--mem=0",  # all memory of the node, which --exclusive does not include
         *([f"--gpus-per-node={batch.gpus}"] if batch.gpus else []),
         *([f"--partition={batch.partition}"] if batch.partition else []),
         "--requeue",
@@ -95,11 +95,12 @@ def _alone(sweep: Sequence[str], batch: Batch) -> list[str]:
 
 
 def _together(sweep: Sequence[str], batch: Batch) -> list[str]:
-    """Ray over all nodes, as its documentation has it for Slurm: it begins once all are there, and ends with the sweep.
+    """Return lines that start Ray on all nodes, as Ray's documentation recommends for Slurm, and run the sweep on it.
 
-    The token lies in a file that others cannot read, for Slurm keeps the environment of each job.
+    The sweep begins when all nodes have joined, and Ray ends with the sweep. Ray's token is in a file that only the
+    owner can read, because Slurm stores the environment of each job.
     """
-    ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # which calls `ray` itself
+    ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # it calls `ray` by name
     return [
         f"export PATH={shlex.quote(str(Path(batch.python).parent))}:$PATH",
         *_TOKEN.format(folder=shlex.quote(batch.output)).splitlines(),
@@ -138,14 +139,14 @@ exit $code"""
 
 
 def _escaped(path: str) -> str:
-    """Return a path as a batch script has it between quotes. Raises `InputError` for one that it cannot have."""
+    """Return a path as it is written between quotes in a batch script. Raises `InputError` if that is not possible."""
     if '"' in path or not path.isprintable():
         raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
     return path.replace("%", "%%")
 
 
 def _plain(name: str) -> str:
-    """Return a name that an option of a batch script can hold."""
+    """Replace the characters of a name that an option in a batch script cannot hold."""
     return re.sub(r"[^\w.-]", "-", name)
 
 
@@ -206,13 +207,13 @@ def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str],
         click.echo(text, nl=False)
         return
     if not stored:
-        Path(where).mkdir(parents=True, exist_ok=True)  # else the job has nowhere to write
+        Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
     click.echo(f"job      {printable(_submitted(text))}")
     click.echo(f"status   python -m sweep status {where}/{sent.spec.name}")
 
 
 def _submitted(text: str) -> str:
-    """Return the number of the job. Raises `InputError` where Slurm does not take it."""
+    """Submit the script; return the number of the job. Raises `InputError` if sbatch is missing or refuses it."""
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:
         done = subprocess.run(["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""``status``, ``stop`` and ``repair``: where a sweep stands, how it is stopped from elsewhere, and a damaged log."""
+"""``status``, ``stop`` and ``repair``: look at a sweep, stop it from another process, repair a damaged log."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> N
         raise InputError.one("--interval", "is given without --watch", "add --watch")
 
 
-PLAIN_WIDTH = 120  # of a picture that goes to no terminal
+PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 
 
 def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
-    """Show where a sweep stands until it ends; one that does not run is shown once.
+    """Show the progress of a sweep until it ends; a sweep that is not running is shown once.
 
-    Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
-    Raises `StoreError` for a damaged log.
+    If the output is not a terminal, one picture is printed at the start and one at the end, and a line for each trial
+    that ends in between. Raises `StoreError` if the log is damaged.
     """
     from sweep import render
     from sweep.analysis import Outline
@@ -142,7 +142,8 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
                     view.start()
                 while running:
                     time.sleep(interval_s)
-                    running = sweep.folder.is_running()  # before the log is read: what comes last is not missed
+                    # before reading the log, so that the last events are not missed
+                    running = sweep.folder.is_running()
                     _read_on(view, follower)
         finally:
             view.close()
@@ -154,7 +155,7 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
 
 
 def _catch_up(view: LiveView, follower: Follower, sweep: Reopened) -> bool:
-    """Read what is in the log already, which may take its time; whether the sweep runs."""
+    """Read the existing log, which may take a while; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
         events = follower.more()
@@ -179,7 +180,7 @@ def _read_on(view: LiveView, follower: Follower) -> None:
 
 
 def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
-    """The picture as it is now, to stay."""
+    """Print the current picture permanently."""
     from sweep.render.status import Frame
 
     width = PLAIN_WIDTH if view.plain else console.size.width

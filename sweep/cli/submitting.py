@@ -1,7 +1,7 @@
-"""``submit`` and ``logs``: the code that goes along with a sweep, and what other commands do once it was submitted.
+"""``submit`` and ``logs``: send a sweep with its code to a Ray cluster, and act on submitted sweeps.
 
-The files of a project are one archive, the same as long as they are, so that a cluster which has it is not sent it
-again.
+A project's files are packed into one archive. Unchanged files give an identical archive, which a cluster that has it
+already does not receive again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 100 << 20
-"""What Ray takes: a larger package is refused by a cluster with an error of its own."""
+"""Ray's limit: a cluster refuses a larger package, with a less clear error."""
 
 _SECRET = [".env", ".env.*", ".netrc", ".git-credentials", ".ssh/", ".aws/", ".azure/", ".kube/", ".gnupg/"]
 _NEVER = [
@@ -51,23 +51,23 @@ _NEVER = [
     ".DS_Store",
 ]
 _SHOWN = 5
-_OLD = (1980, 1, 1, 0, 0, 0)  # the first moment that an archive can tell
+_OLD = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can store
 
 
 @dataclass(frozen=True, slots=True)
 class CodePackage:
-    """What of a project is sent, and what is not."""
+    """The files of a project that are sent, and those that are left out."""
 
     root: Path
     files: tuple[Path, ...]  # relative to it
-    left_out: tuple[str, ...]  # files and folders that a rule leaves out, relative to it
+    left_out: tuple[str, ...]  # files and folders that are left out by a rule, relative to `root`
 
     @classmethod
     def of(cls, root: Path, include: Sequence[str] = ()) -> CodePackage:
-        """Take all files of a project but those that ``.gitignore`` names, results, and environments.
+        """Collect all files of a project except those that ``.gitignore`` names, results, and virtual environments.
 
-        ``include`` are files and folders below it that are taken anyhow. Raises `InputError` for one that is not
-        there, and for more than 100 MiB.
+        ``include`` names files and folders below ``root`` that are sent in any case. Raises `InputError` if one of them
+        does not exist, and if the files exceed 100 MiB.
         """
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
@@ -91,7 +91,7 @@ class CodePackage:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The total size of the files in bytes."""
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
@@ -115,14 +115,14 @@ class CodePackage:
 
 
 def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
-    """Yield each file that is taken, and each file or folder that is not."""
+    """Yield each file that is sent with True, and each file or folder that is left out with False."""
     rules = [*rules, *_rules_of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, is_folder = Path(entry.path), entry.is_dir()
         if _is_ignored(path, is_folder, rules) or (is_folder and _is_of_no_use(path)):
             yield path, False
         elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
-            yield path, False  # no way out of the project, nor round in circles
+            yield path, False  # leave out links to outside the project, and links that would form a cycle
         elif is_folder:
             yield from _walk(root, path, rules)
         elif entry.is_file():
@@ -130,13 +130,13 @@ def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> 
 
 
 def _rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return what the folders above say of this one, up to that of the repository."""
+    """Return the ignore rules of the folders above ``root``, up to that of its Git repository."""
     above: list[Path] = []
     for folder in () if (root / ".git").exists() else root.parents:
         above.insert(0, folder)
         if (folder / ".git").exists():
             return [rule for one in above for rule in _rules_of(one)]
-    return []  # in no repository
+    return []  # not in a repository
 
 
 def _rules_of(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
@@ -156,7 +156,7 @@ def _never() -> GitIgnoreSpec:
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """Return whether rules leave a path out: of nested files, the innermost that says anything about it decides."""
+    """Return whether rules leave a path out. Of nested rule files, the innermost with a matching rule decides."""
     end = "/" if is_folder else ""
     if _never().match_file(path.name + end):
         return True
@@ -168,7 +168,7 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
 
 
 def _is_of_no_use(folder: Path) -> bool:
-    """Return whether it is an environment of Python, a sweep's results, or a folder of such."""
+    """Return whether a folder is a virtual environment, a sweep's results, or a folder of results."""
     if (folder / "pyvenv.cfg").exists() or ((folder / "sweep.json").exists() and (folder / "spec.yaml").exists()):
         return True
     return folder.name == "results"
@@ -181,7 +181,10 @@ DRIVER = (
     "trap : TERM; n=0; while :; do {command}; code=$?; "
     "[ $n -lt {retries} ] || exit $code; case $code in 134|135|137|139) n=$((n+1));; *) exit $code;; esac; done"
 )
-"""Runs the driver, and once more where it was killed, for the log tells how to go on; it stops as the driver does."""
+"""Shell code that runs the driver and restarts it if it was killed; the driver then resumes from its log.
+
+On TERM the shell waits for the driver's end, and otherwise it exits with the driver's exit code.
+"""
 
 address = click.option(
     "--address",
@@ -195,7 +198,7 @@ address = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """What goes along with a job, and how it is looked after."""
+    """Options of `submit`: what is sent with the job, and what follows."""
 
     include: tuple[str, ...] = ()
     requirements: Path | None = None
@@ -204,7 +207,7 @@ class Sending:
 
 
 def _sending(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options of a `Sending`, and hand that to the command as ``sending``."""
+    """Declare the options of `Sending` and pass them to the command as ``sending``."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
@@ -233,15 +236,15 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A sweep file that was checked here and is run elsewhere."""
+    """A sweep file that was checked on this machine and runs on another."""
 
     spec: Spec
     file: Path
     changes: Sequence[str]
-    root: Path  # the project: the current folder, or that of a sweep file which lies elsewhere
+    root: Path  # the project: the current folder, or the file's folder if the file is outside it
 
     def command(self, results: str) -> list[str]:
-        """Return what ``python -m sweep`` is told there, in the project's folder: run it, or go on with it."""
+        """Return the arguments of ``python -m sweep`` on the other machine, which run or resume the sweep."""
         file = self.file.resolve().relative_to(self.root).as_posix()
         return ["run", file, "--or-resume", "--results", results, *_as_options(self.changes)]
 
@@ -317,7 +320,7 @@ def logs(sweep: str, address: str, follow: bool) -> None:
 
 
 def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None) -> None:
-    """Let a cluster go on with a sweep that was submitted to it, with the code of the current folder."""
+    """Resume a submitted sweep on its cluster, with the code of the current folder."""
     jobs, job = _job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
     command += ["--retry-failed"] if retry_failed else []
@@ -326,7 +329,7 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
 
 
 def stop(sweep: str, address: str) -> str:
-    """Stop a submitted sweep, to be resumed later, and wait until it is; what became of it."""
+    """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
     jobs, job = _job(sweep, address)
     if job.is_over:
         raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
@@ -335,9 +338,9 @@ def stop(sweep: str, address: str) -> str:
 
 
 def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
-    """Say what became of a submitted sweep's job, and return where its results are and its name there.
+    """Return the results folder of a submitted sweep and its name there; unless ``as_json``, print its job's state.
 
-    Raises `InputError` if they are not here.
+    Raises `InputError` if this machine cannot read the results.
     """
     from sweep.store.remote import local
 
@@ -353,7 +356,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 
 
 def show_all(address: str, *, as_json: bool) -> None:
-    """List the sweeps that were submitted to a cluster, each by its latest job."""
+    """List the sweeps that were submitted to a cluster, with the latest job of each."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
     from sweep.render.tables import jobs_grid, show
@@ -368,7 +371,7 @@ def show_all(address: str, *, as_json: bool) -> None:
 
 
 def _job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
-    """Return the jobs of a cluster, and that of a sweep. Raises `InputError` where there is none."""
+    """Return the cluster's jobs and the job of a sweep. Raises `InputError` if it has none."""
     from sweep.backends.ray_tune.jobs import Jobs
 
     jobs = Jobs(address)
@@ -391,7 +394,7 @@ def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str],
 
 
 def _follow(jobs: Jobs, job: str) -> None:
-    """Show what a job says until it is over, and leave with what its driver left with."""
+    """Print a job's output until it ends, then exit with the code that belongs to its final state."""
     try:
         for text in jobs.follow(job):
             click.echo(printable(text), nl=False)

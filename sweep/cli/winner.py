@@ -1,4 +1,4 @@
-"""``best`` and ``retrain``: the winner of a sweep, its model, and the same at full length."""
+"""``best`` and ``retrain``: show and export the winner of a sweep, or train it again at full length."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What sweep asks of searchers and schedulers, as suites of tests to derive from; see docs/extending.md."""
+"""The requirements on searchers and schedulers, as test suites to derive from; see docs/extending.md."""

@@ -1,4 +1,4 @@
-"""What every scheduler keeps, whatever its rule: `sweep.schedulers.Scheduler`, as tests."""
+"""The requirements on every scheduler (`sweep.schedulers.Scheduler`), as tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweep.space.objectives import Objective
 EPOCHS = 12
 
 Verdicts: TypeAlias = dict[tuple[int, int], str | None]
-"""The reason to prune, or None, by trial and epoch."""
+"""By trial and epoch, the reason to prune, or None."""
 
 
 def report(trial: int, epoch: int, value: float) -> EpochReported:
@@ -23,7 +23,7 @@ def report(trial: int, epoch: int, value: float) -> EpochReported:
 
 
 def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS) -> Verdicts:
-    """Return all trials side by side, in the order given, each with one value throughout, until it is pruned."""
+    """Train trials concurrently, each with a constant value until it is pruned; return the scheduler's answers."""
     verdicts: Verdicts = {}
     going = list(values)
     for epoch in range(1, epochs + 1):
@@ -40,7 +40,7 @@ def pruned(verdicts: Verdicts) -> dict[int, int]:
 
 
 class SchedulerConformance(ABC):
-    """Derive a class whose name begins with Test and let it ``make`` a scheduler."""
+    """Base class of a scheduler's tests: derive a class whose name begins with Test and implement ``make``."""
 
     @abstractmethod
     def make(self, objective: Objective, epochs: int) -> Scheduler:
@@ -102,7 +102,7 @@ class SchedulerConformance(ABC):
 
 
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
-    """Return the events of a search by one worker, whose trials pause; all that are left have ended as pruned."""
+    """Return the events of a search with one worker whose trials may pause; remaining paused trials end as pruned."""
     assert isinstance(scheduler, Pausing)
     log: list[Event] = []
     epochs: dict[int, int] = {}
@@ -144,10 +144,13 @@ def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]
 
 
 class PausingConformance(SchedulerConformance):
-    """In place of `SchedulerConformance`, for schedulers that let trials pause: `sweep.schedulers.Pausing`."""
+    """Base class for tests of schedulers that pause trials (`sweep.schedulers.Pausing`).
+
+    Use it instead of `SchedulerConformance`.
+    """
 
     def values(self, seed: int) -> Callable[[int, int], float]:
-        """Return made-up curves: some fall, some rise, and one in ten is NaN from the third epoch on."""
+        """Return synthetic curves: some fall, some rise, and one in ten is NaN from the third epoch on."""
 
         def value(trial: int, epoch: int) -> float:
             rng = random.Random(1000 * seed + trial)

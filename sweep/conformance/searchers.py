@@ -1,4 +1,4 @@
-"""What every searcher keeps, whatever its method: `sweep.searchers.Searcher`, as tests, and logs for them."""
+"""The requirements on every searcher (`sweep.searchers.Searcher`), as tests, with logs for them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 
 
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
-    """Return a whole trial, one loss an epoch; still running if the status says so."""
+    """Return the events of a trial with one loss per epoch; without an end if its status is running."""
     reports = [epoch(number, index, loss=loss) for index, loss in enumerate(losses, start=1)]
     end = [ended(number, status)] if status is not Status.RUNNING else []
     return [started(number, params, repeat), *reports, *end]
 
 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
-    """Run up to ``count`` trials one after the other; returns the log."""
+    """Run up to ``count`` trials one after the other; return the log."""
     log: list[Event] = []
     for number in range(count):
         params = searcher.suggest(number)
@@ -81,7 +81,7 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return every state a trial can have, more completed than others."""
+    """Return a trial whose status varies with its number; most trials are completed."""
     status = STATES[number % 6] if number % 3 == 2 else Status.COMPLETED
     loss = sum(map(ord, key(params))) % 97 / 97
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
@@ -96,7 +96,7 @@ def assert_belongs(params: Params, space: Space) -> None:
 
 
 class SearcherConformance(ABC):
-    """Derive a class whose name begins with Test and let it ``make`` a searcher."""
+    """Base class of a searcher's tests: derive a class whose name begins with Test and implement ``make``."""
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:

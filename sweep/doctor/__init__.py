@@ -1,7 +1,7 @@
-"""What a finding is, and how the doctor asks TensorFlow, Ray and NVIDIA's driver.
+"""Findings of the doctor, and its questions to TensorFlow, Ray and NVIDIA's driver.
 
-TensorFlow and Ray are asked in processes that may fail, abort or hang; the driver by the documented outputs of
-nvidia-smi.
+TensorFlow and Ray are queried in separate processes, which may fail, abort or hang; the driver by the documented output
+of nvidia-smi.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sweep.store.sweep_info import parse_mig_devices, visible
 
 
 class Level(StrEnum):
-    """How much a finding matters; an error makes the machine unfit for some sweep."""
+    """The severity of a finding; an error means that some sweeps cannot run on this machine."""
 
     OK = "ok"
     NOTE = "note"
@@ -31,7 +31,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the checklist: what was looked at, what was found, and what to do about it."""
+    """One line of the checklist: what was checked, the result, and what to do about it."""
 
     check: str
     level: Level
@@ -39,7 +39,7 @@ class Finding:
     todo: str = ""
 
 
-MISSING = 127  # as a shell says that there is no such program
+MISSING = 127  # exit code of a shell for a missing program
 _TELLING = re.compile(r"error|fail|fatal|abort|cannot|could not|unable|mismatch", re.IGNORECASE)
 _PREFIX = re.compile(
     r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) "
@@ -48,7 +48,7 @@ _PREFIX = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a program ended; ``code`` is None where it did not end in time, negative where a signal ended it."""
+    """The result of a program; ``code`` is None after a timeout, and negative after a signal."""
 
     code: int | None
     out: str
@@ -56,7 +56,7 @@ class Ran:
 
     @property
     def reason(self) -> str:
-        """Why it gave no answer, in a line: how it ended, what it was at, and its last telling words."""
+        """Why it gave no answer, in one line: how it ended, during which step, and its last relevant line of output."""
         if self.code is None:
             how = "no answer in time"
         elif self.code < 0:
@@ -70,18 +70,18 @@ class Ran:
         return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
 
     def logged(self, pattern: str) -> str | None:
-        """Return the last line of its log that matches, without time, process and source file."""
+        """Return the last line of its log that matches, without time, process and source file; None if none does."""
         lines = [line for line in self.err.splitlines() if re.search(pattern, line, re.IGNORECASE)]
         return _PREFIX.sub("", lines[-1]).strip() if lines else None
 
 
 Run: TypeAlias = Callable[[Sequence[str], float], Ran]
-"""Runs a program for at most so many seconds."""
+"""Runs a program with a timeout in seconds."""
 
 
 def run_command(command: Sequence[str], timeout_s: float) -> Ran:
-    """Run a program in a session of its own, which is killed whole when the time is up."""
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log tells why it sees no GPU
+    """Run a program in its own session, which is killed as a whole after the timeout."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
     try:
         process = subprocess.Popen(
             command,
@@ -111,7 +111,7 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
     os.killpg(process.pid, signal.SIGKILL)
     try:
         return process.communicate(timeout=5)
-    except subprocess.TimeoutExpired:  # it hangs in the driver, where no signal reaches it
+    except subprocess.TimeoutExpired:  # it hangs in the driver and ignores signals
         return "", ""
 
 
@@ -124,50 +124,51 @@ Resources = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class TensorFlow:
-    """Versions, what the build was made for, and the GPUs that it can use."""
+    """Versions of TensorFlow and Keras, the targets of the build, and the GPUs that it can use."""
 
     version: str
     keras: str | None
     backend: str | None
-    cuda: str | None  # None: a build without CUDA
+    cuda: str | None  # None: built without CUDA
     cudnn: str | None
-    architectures: tuple[str, ...]  # "sm_80" machine code, "compute_90" PTX
+    architectures: tuple[str, ...]  # "sm_80" is machine code, "compute_90" is PTX
     capabilities: tuple[tuple[int, int] | None, ...]  # one per GPU
-    complaint: str | None = None  # its log about GPUs that it cannot use
+    complaint: str | None = None  # its log about unusable GPUs
     keras_error: str = ""
-    gauges: Mapping[str, bool] | None = field(default_factory=dict)  # what can be read; None: no library to read it
+    # by name, whether it can be read; None: the library for it is not installed
+    gauges: Mapping[str, bool] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One device at work."""
+    """The results of one device."""
 
     seconds: Mapping[str, float]
     wrong: tuple[str, ...]
     tflops: float
-    cudnn: str | None  # the library's version, where the log names it
+    cudnn: str | None  # version of the library, if the log has it
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Several devices at work together."""
+    """The results of several devices training together."""
 
-    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as each of them has it
+    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as computed on each of them
     examples_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A share of a GPU at work."""
+    """The results of a process with a share of a GPU."""
 
     limit_bytes: float
-    refused: bool  # more than that
-    works: bool  # afterwards
+    refused: bool  # whether more than the limit was refused
+    works: bool  # whether it works afterwards
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A probe gave no answer; ``todo``: what helps, where that is known from here."""
+    """A probe without an answer; ``todo`` is advice, if the cause is known."""
 
     reason: str
     todo: str = ""
@@ -175,16 +176,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Two nodes that summed something up together, or what kept them from it."""
+    """Two nodes that computed a sum together, or the reason why they could not."""
 
     nodes: tuple[str, str]
     latency_s: float = 0.0  # of the sum of one number
-    bytes_per_s: float = 0.0  # of a large one, counted once
+    bytes_per_s: float = 0.0  # of the sum of a large tensor, counted once
     failure: str = ""
 
 
 def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
-    """Return what TensorFlow is and sees."""
+    """Query the versions of TensorFlow and the devices it sees."""
     ran, answer = _ask(run, timeout_s, MODULE, "describe")
     if isinstance(answer, Failure):
         return answer
@@ -206,7 +207,7 @@ def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
 
 
 def try_device(run: Run, timeout_s: float, name: str) -> Tried | Failure:
-    """Let one device compute."""
+    """Run computations on one device."""
     ran, answer = _ask(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, Failure):
         return answer
@@ -217,7 +218,7 @@ def try_device(run: Run, timeout_s: float, name: str) -> Tried | Failure:
 
 
 def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained | Failure:
-    """Let ``count`` devices train together."""
+    """Train on ``count`` devices together."""
     _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, Failure):
         return answer
@@ -225,7 +226,7 @@ def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained
 
 
 def share(run: Run, timeout_s: float) -> Shared | Failure:
-    """Let a process with a quarter of the first GPU ask for more."""
+    """Run a process that may use a quarter of the first GPU and asks for more."""
     _, answer = _ask(run, timeout_s, MODULE, "share")
     if isinstance(answer, Failure):
         return answer
@@ -233,13 +234,13 @@ def share(run: Run, timeout_s: float) -> Shared | Failure:
 
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
-    """Return what keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
+    """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
     _, answer = _ask(run, timeout_s, MODULE, "tpu")
     return answer if isinstance(answer, Failure) else tuple(answer["missing"])
 
 
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
-    """Return what the Ray cluster at an address has."""
+    """Query the resources of the Ray cluster at an address."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
@@ -252,7 +253,10 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
 
 
 def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | Failure:
-    """Let pairs of nodes of a cluster sum up, each within ``timeout_s``, all within ``most_s``; none of one node."""
+    """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
+
+    Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
+    """
     _, answer = _ask(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, Failure):
         return answer
@@ -296,7 +300,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; None stands where the driver gives no answer, and memory is in MiB."""
+    """One GPU. Values that the driver does not report are None; memory is in MiB."""
 
     index: int
     uuid: str
@@ -312,7 +316,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A program that holds memory of a GPU."""
+    """A program that uses memory of a GPU."""
 
     uuid: str
     pid: str
@@ -322,7 +326,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Nvidia:
-    """All that nvidia-smi says; ``failure`` where it is there and does not work."""
+    """The information from nvidia-smi; ``failure`` if it exists but does not work."""
 
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -332,14 +336,14 @@ class Nvidia:
 
 
 def gather_gpus(run: Run) -> Nvidia:
-    """Ask nvidia-smi; no GPUs and no failure where there is no such program."""
+    """Query nvidia-smi; without that program, return no GPUs and no failure."""
     fields = list(FIELDS)
     while True:
         ran = run(["nvidia-smi", f"--query-gpu={','.join(fields)}", FORMAT], TIMEOUT_S)
         unknown = _UNKNOWN_FIELD.search(ran.out + ran.err)
         if unknown is None or unknown[1] not in fields:
             break
-        fields.remove(unknown[1])  # an older driver
+        fields.remove(unknown[1])  # not known to an older driver
     if ran.code == MISSING:
         return Nvidia()
     if "No devices were found" in ran.out:
@@ -372,7 +376,7 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order."""
+    """Return the GPUs that CUDA shows with this CUDA_VISIBLE_DEVICES (None: not set), in its order."""
     known = {gpu.index: gpu for gpu in nvidia.gpus}
     shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
     return tuple(known[index] for index in shown)
@@ -416,6 +420,6 @@ def _switch(cell: str) -> bool | None:
 
 
 def _number(name: str) -> int | None:
-    """Return the 3 of GPU3; None for a network card, an affinity, a legend."""
+    """Return 3 for "GPU3"; None for other cells, such as network cards and legends."""
     number = re.fullmatch(r"GPU(\d+)", name)
     return int(number[1]) if number else None

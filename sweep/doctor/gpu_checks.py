@@ -1,4 +1,4 @@
-"""The doctor's findings on GPUs: driver and libraries, what each GPU can do, whether trials can share one."""
+"""The doctor's findings on GPUs: driver, libraries, what each GPU can do, and whether trials can share one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sweep.doctor import (
 )
 from sweep.text import counted
 
-GOOD, POOR = 0.8, 0.5  # share of perfect scaling
+GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
 
 
 def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
-    """Report one device alone."""
+    """Report the results of one device."""
     if isinstance(tried, Failure):
         todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
         yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
@@ -44,7 +44,7 @@ def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
 
 
 def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
-    """Devices far slower than the fastest: a trial over all of them goes at their pace."""
+    """Report devices much slower than the fastest, which would slow down a trial on all of them."""
     speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, Tried)}
     fastest = max(speeds.values(), default=0.0)
     slow = [f"{name} ({speed:.2g} TFLOP/s)" for name, speed in speeds.items() if speed < GOOD * fastest]
@@ -55,7 +55,7 @@ def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
 
 
 def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
-    """Several devices in one trial: whether they add up."""
+    """Report whether several devices work together in one trial."""
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2
     if isinstance(several, Failure):
@@ -73,7 +73,7 @@ def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iter
 
 
 def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) -> Iterator[Finding]:
-    """Report what several GPUs gain over one."""
+    """Report the gain of several GPUs over one."""
     if isinstance(alone, Failure) or isinstance(several, Failure):
         return
     factor = several.examples_per_s / alone.examples_per_s
@@ -89,7 +89,7 @@ def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) ->
 
 
 def alone(trained: Trained | Failure) -> Iterator[Finding]:
-    """Report the first GPU in a trial of its own."""
+    """Report whether one GPU can train."""
     if isinstance(trained, Failure):
         todo = f"see it fail: python -m {MODULE} train 1"
         yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
@@ -117,7 +117,7 @@ FAST_LINKS = ("NV", "PIX", "PXB")
 
 
 def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report what there is, what CUDA_VISIBLE_DEVICES leaves of it, and what TensorFlow can use of that."""
+    """Report the GPUs of the machine, those visible to CUDA, and whether the visible ones differ."""
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
@@ -139,7 +139,7 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
 
 
 def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report the driver's version against the CUDA that TensorFlow was built with."""
+    """Report whether the driver is recent enough for the CUDA version of TensorFlow."""
     if not shown or tensorflow.cuda is None:
         return
     cuda, there = _version(tensorflow.cuda)[:2], _version(shown[0].driver)
@@ -165,9 +165,10 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
 
 
 def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """GPUs that the driver has and TensorFlow does not use: it goes on without a word to the trial."""
+    """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
     least = min(map(_number, tensorflow.architectures), default=(0, 0))
-    usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]  # the rest is too old anyway
+    # the others are too old in any case
+    usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
     expected = 1 if any(gpu.mig for gpu in usable) else len(usable)
     seen = len(tensorflow.capabilities)
     if seen >= expected:
@@ -182,11 +183,11 @@ def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]
 
 
 def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Each kind of GPU against what the build has code for, and the precision that it is good for."""
+    """Report whether the build has code for each kind of GPU, and the precision that suits it."""
     if tensorflow.cuda is None:
         return
     kinds: dict[str, tuple[int, int] | None] = {gpu.name: gpu.capability for gpu in shown}
-    if not shown or None in kinds.values():  # an old driver, or none to ask: TensorFlow knows those that it uses
+    if not shown or None in kinds.values():  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
         kinds |= {f"gpu:{i}": found for i, found in enumerate(tensorflow.capabilities)}
     for name, found in kinds.items():
         if found is not None:
@@ -197,7 +198,7 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
 
 
 def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report what a trial can say of its GPUs: how busy they were, and what they drew."""
+    """Report which measurements of GPUs trials can make, such as utilization and power."""
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
     if tensorflow.gauges is None:
@@ -215,7 +216,7 @@ def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
 
 
 def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Report how gradients travel between the GPUs of one trial."""
+    """Report the links between the GPUs of one trial, over which gradients are summed."""
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
     if not pairs:
@@ -238,7 +239,7 @@ def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Memory that others hold: a trial takes what is left."""
+    """Report GPU memory in use by other programs, which trials cannot use."""
     for gpu in shown:
         if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
             holders = "; ".join(map(_holder, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
@@ -250,7 +251,7 @@ def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """MIG slices and memory errors."""
+    """Report MIG partitions and memory errors."""
     sliced = [gpu.index for gpu in shown if gpu.mig]
     if sliced and not nvidia.mig_devices:
         found = f"MIG is on for GPU {_list(sliced)}, with no instance: nothing can run there"
@@ -273,7 +274,10 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
-    """Machine code serves its own major version from its minor on; PTX is compiled at first use."""
+    """Report whether the build has code for a capability.
+
+    Machine code runs on its own major version from its minor version on; PTX is compiled at first use.
+    """
     machine = [_number(a) for a in architectures if a.startswith("sm_")]
     ptx = [_number(a) for a in architectures if a.startswith("compute_")]
     known = ", ".join(architectures)
@@ -314,7 +318,7 @@ def _list(indices: Sequence[int]) -> str:
 
 
 def _number(architecture: str) -> tuple[int, int]:
-    """sm_80 gives (8, 0), sm_120 gives (12, 0)."""
+    """Return (8, 0) for sm_80 and (12, 0) for sm_120."""
     digits = re.sub(r"\D", "", architecture)
     return int(digits[:-1]), int(digits[-1])
 
@@ -329,21 +333,21 @@ DAEMON = "nvidia-cuda-mps-control"
 
 @dataclass(frozen=True, slots=True)
 class Mps:
-    """NVIDIA's multi-process service, by which processes on a GPU compute at the same time, not in turns."""
+    """NVIDIA's multi-process service, with which processes on one GPU compute concurrently instead of taking turns."""
 
-    runs: bool | None  # None: not known
-    pipes: str | None  # the folder by which processes find it, where one is set
+    runs: bool | None  # None: unknown
+    pipes: str | None  # the folder by which processes find the service, if it is set
     pipes_exist: bool = True
 
 
 def mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
-    """Return whether its daemon runs, without starting it."""
+    """Return whether its daemon is running; does not start it."""
     ran, pipes = run(["pgrep", "-f", DAEMON], 10.0), environ.get(PIPES)
     return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
 
 
 def mps(found: Mps) -> Iterator[Finding]:
-    """Check whether trials that share a GPU compute at the same time."""
+    """Report whether trials that share a GPU compute at the same time."""
     if not found.pipes_exist:
         what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
         yield Finding("mps", Level.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
@@ -356,7 +360,7 @@ def mps(found: Mps) -> Iterator[Finding]:
 
 
 def limit(name: str, tried: Shared | Failure) -> Iterator[Finding]:
-    """Check whether a share of a GPU is held to its memory."""
+    """Report whether a process stays within its share of a GPU's memory."""
     if isinstance(tried, Failure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
         yield Finding("share", Level.ERROR, f"{name}: {tried.reason}", todo)

@@ -23,29 +23,29 @@ VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS",
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the checks need to know; sizes in bytes, None where the system does not tell."""
+    """Facts about this machine; sizes in bytes, None if unknown."""
 
     python: str
     requires_python: str
-    requirements: tuple[str, ...]  # of this package, as its metadata has them
+    requirements: tuple[str, ...]  # of this package, from its metadata
     installed: Mapping[str, str | None]
     variables: Mapping[str, str]
     cpus: int
     memory_bytes: int | None
-    shared_free_bytes: int | None  # of /dev/shm; None on systems without one
+    shared_free_bytes: int | None  # of /dev/shm; None if the system has none
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Where results go."""
+    """The disk for results."""
 
     folder: str
     free_bytes: int
-    failure: str | None = None  # why nothing can be written
+    failure: str | None = None  # why it cannot be written
 
 
 def gather(environ: Mapping[str, str]) -> Host:
-    """Look at this machine; starts nothing."""
+    """Collect the facts about this machine; starts no process."""
     about = metadata.metadata(DISTRIBUTION)
     required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
     return Host(
@@ -61,7 +61,7 @@ def gather(environ: Mapping[str, str]) -> Host:
 
 
 def disk_of(folder: Path) -> Disk:
-    """Try to write where the results folder is or would be made."""
+    """Try to write in the results folder, or in the closest existing folder above it."""
     there = folder.absolute()
     while not there.exists():
         there = there.parent
@@ -76,13 +76,13 @@ def disk_of(folder: Path) -> Disk:
 
 
 STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")
-LEAST_SHARED = 2**30  # NCCL and Ray both fail in odd ways on the 64 MB that Docker gives by default
+LEAST_SHARED = 2**30  # NCCL and Ray fail in odd ways with Docker's default of 64 MB
 LEAST_FREE = 2**30
-SLOW_BYTES_PER_S = 1e8  # a little less than a gigabit a second
+SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
 def versions(host: Host) -> Iterator[Finding]:
-    """Report every package against the versions that this one is tested with."""
+    """Report whether each package has a tested version."""
     wrong = []
     for text in host.requirements:
         required = Requirement(text)
@@ -103,7 +103,7 @@ def versions(host: Host) -> Iterator[Finding]:
 
 
 def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
-    """Check whether ``import keras`` gives Keras 3 on TensorFlow, here and in the workers."""
+    """Report whether ``import keras`` gives Keras 3 on TensorFlow."""
     if isinstance(tensorflow, Failure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
         yield Finding("tensorflow", Level.ERROR, found, "see what python -c 'import tensorflow' says")
@@ -120,7 +120,7 @@ def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
 
 
 def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
-    """Room for Ray's object store and NCCL's buffers in /dev/shm."""
+    """Report whether /dev/shm has room for Ray's object store and NCCL's buffers."""
     if host.shared_free_bytes is None:
         yield Finding("shared memory", Level.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
         return
@@ -137,7 +137,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def disk(disk: Disk) -> Iterator[Finding]:
-    """Check whether results can be written."""
+    """Report whether results can be written."""
     found = f"{disk.folder}: {_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
@@ -150,7 +150,7 @@ def disk(disk: Disk) -> Iterator[Finding]:
 
 
 def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterator[Finding]:
-    """Report what trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
+    """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
     if isinstance(there, Failure):
         found = f"no cluster at {address}: {there.reason}"
         todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
@@ -168,14 +168,14 @@ def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterato
 
 
 def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
-    """Report where a Ray of the sweep's own cannot keep its files, and why."""
+    """Report if a Ray that a sweep starts itself cannot store its files."""
     if fault:
         todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"
         yield Finding("ray", Level.WARNING, f"{folder} {fault}", todo)
 
 
 def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
-    """Check whether a trial can have workers on several nodes, and what its sums would take."""
+    """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(met, Failure):
         yield Finding("nodes", Level.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)

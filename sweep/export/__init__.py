@@ -1,4 +1,4 @@
-"""Sweeps for other tools: experiment trackers, TensorBoard, Optuna's dashboard, CSV, and the winner as files."""
+"""Export of sweeps to experiment trackers, TensorBoard, Optuna's dashboard and CSV, and of the winner as files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweep.store.folder import ResultsFolder
 
 
 def followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """Return what is to export a sweep while it runs. Raises `InputError` where a library is missing."""
+    """Return the exporters that follow a sweep while it runs. Raises `InputError` if a library is missing."""
     if not tensorboard:
         return ()
     from sweep.export.tensorboard import LiveEventFiles, require

@@ -1,7 +1,7 @@
-"""Serves optuna-dashboard over the logs of sweeps; the one module that knows it.
+"""Serves optuna-dashboard for the logs of sweeps; the only module that knows it.
 
-What it shows is made of the log at each look, so that a sweep can be watched while it runs. Nothing can be edited:
-there is no place but the log.
+The studies are read from the logs at each request, so that a running sweep can be watched. Nothing can be edited,
+because the log is the only storage.
 """
 
 from __future__ import annotations
@@ -28,36 +28,37 @@ _READ_ONLY = "This dashboard shows the log of a sweep, which is not edited here.
 
 
 class Server(socketserver.ThreadingMixIn, WSGIServer):
-    """Answers each request in a thread of its own."""
+    """Answers each request in its own thread."""
 
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Without asking the network for this machine's name."""
+        """Bind without asking the network for this machine's name."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.server_address[1]
         self.setup_environ()
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """The address to open in a browser."""
         return f"http://{HOST}:{self.server_port}/dashboard/"
 
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Keep requests off the terminal."""
+        """Log nothing."""
 
 
 def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
-    """Return a server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
+    """Return a server for these sweeps, on this machine only; port 0 picks a free one. Call its `serve_forever`.
 
-    ``say`` hears what goes wrong later. Raises `InputError` for a taken port, a sweep that cannot be shown and where
-    optuna-dashboard is not installed, `StoreError` for a damaged log.
+    Later errors are passed to ``say``. Raises `InputError` if the port is taken, a sweep cannot be shown or
+    optuna-dashboard is not installed, and `StoreError` if a log is damaged.
     """
     library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
     sweeps = [FollowedSweep(folder, say, name) for name, folder in told_apart(folders).items()]
-    warnings.simplefilter("ignore")  # of Optuna, about what is experimental: not for those who look at a page
+    # Optuna's warnings about experimental features, which do not concern users of the page
+    warnings.simplefilter("ignore")
     try:
         server = Server((HOST, port), _Quiet)
     except (OSError, OverflowError) as error:
@@ -70,10 +71,10 @@ def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None
 
 
 def _guarded(app: WSGIApplication) -> WSGIApplication:
-    """Read only, and only under this machine's own names.
+    """Allow only reading, and only requests addressed to this machine's own names.
 
-    A page of somebody else's can let its name point to this machine, and a browser then lets it read what it finds
-    there (DNS rebinding); the request still bears that name. The port is another one where it is forwarded.
+    A foreign web page can let its host name resolve to this machine, and the browser then lets it read the answers (DNS
+    rebinding); the request still carries that host name. The port is not checked, because it may be forwarded.
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

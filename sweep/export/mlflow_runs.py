@@ -1,7 +1,7 @@
-"""A sweep as runs of MLflow, one for the sweep and below it one for each trial; the one module that knows mlflow.
+"""Exports a sweep as MLflow runs: one for the sweep, with one child per trial; the only module that knows mlflow.
 
-What was exported before is found again by its tags and left alone where nothing is new. A trial that has gone on
-since, or whose export was cut short, is exported anew and its old run deleted.
+Earlier exports are recognized by their tags and kept if nothing has changed. A trial that has continued since, or whose
+export was interrupted, is exported again, and its old run is deleted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sweep.store import storing
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import encodable
 
-FORBIDDEN = r"[^/\w.\- :]"  # in names of parameters and metrics
-_NAME, _PARAM, _TAG = 250, 6000, 5000  # characters at most
-_METRICS, _PARAMS = 900, 100  # in one request at most, 1000 together
+FORBIDDEN = r"[^/\w.\- :]"  # not allowed in names of parameters and metrics
+_NAME, _PARAM, _TAG = 250, 6000, 5000  # maximum number of characters
+_METRICS, _PARAMS = 900, 100  # maximum number in one request; 1000 together
 _ID, _TRIAL, _DONE = "sweep.id", "sweep.trial", "sweep.exported"
 _STATUS = {
     Status.RUNNING: "RUNNING",
@@ -43,29 +43,32 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What an export came to."""
+    """The result of an export."""
 
     new: int
     unchanged: int
-    renamed: Mapping[str, str]  # names that MLflow does not take, with those that they have there
+    renamed: Mapping[str, str]  # names that MLflow does not allow, with their replacements
 
 
 def local_uri(target: Path) -> str:
-    """Return the address of a database in a folder, which is made. Raises `StoreError`."""
+    """Return the address of a database in a folder, creating the folder. Raises `StoreError`."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
 
 
 def export(sweep: Exported, uri: str) -> Done:
-    """Bring the runs at a tracking URI up to the sweep. Raises `InputError` for an address that cannot be used."""
+    """Bring the runs at a tracking URI up to date with the sweep.
+
+    Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
+    """
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
         hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
         raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before it is imported
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # must be set before the import
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of MLflow about its own libraries
+        warnings.simplefilter("ignore")  # MLflow's warnings about its own dependencies
         library = runs.extra("mlflow.tracking", "mlflow-skinny", "mlflow")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -74,7 +77,7 @@ def export(sweep: Exported, uri: str) -> Done:
             experiment = _experiment(client, sweep, uri)
         except InputError:
             raise
-        except Exception as error:  # of a driver of a database, of the network, of MLflow
+        except Exception as error:  # from a database driver, the network or MLflow
             what = first_line(error)
             raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
         try:
@@ -110,7 +113,7 @@ class _Export:
         return Done(new, unchanged, {name: there for name, there in both.items() if name != there})
 
     def _known(self) -> dict[str, Any]:
-        """Return the runs of an earlier export by the number of their trial; "" is the sweep's own."""
+        """Return the runs of an earlier export by trial number, as text; "" is the run of the sweep."""
         found: dict[str, Any] = {}
         token = None
         while True:
@@ -123,7 +126,7 @@ class _Export:
                 return found
 
     def _parent(self, known: Any) -> str:
-        """Return the run of the sweep itself, with its best values and where it comes from."""
+        """Create or update the run of the sweep itself, with its best values and provenance; return its id."""
         sweep = self._sweep
         started, last = sweep.tables.history.started or 0.0, sweep.tables.history.last
         if known is None:
@@ -162,7 +165,7 @@ class _Export:
         both = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
         for metrics, some in both:
             self._client.log_batch(run_id, metrics=metrics, params=some)
-        self._client.set_tag(run_id, _DONE, self._state(run))  # last: what has none was cut short
+        self._client.set_tag(run_id, _DONE, self._state(run))  # set last; a run without it was interrupted
         status = self._status(run)
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
@@ -170,7 +173,7 @@ class _Export:
             self._client.set_terminated(run_id, status, _ms(run.ended))
 
     def _status(self, run: Run) -> str:
-        """Return what a trial is for MLflow; one that nobody drives will go on."""
+        """Return a trial's status in MLflow; a running trial without a driver counts as scheduled."""
         is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
         return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
 
@@ -190,7 +193,7 @@ def _experiment(client: Any, sweep: Exported, uri: str) -> str:
     found = client.get_experiment_by_name(sweep.name)
     if found is None:
         artifacts = None
-        if uri.startswith("sqlite:///"):  # else MLflow takes a folder of where this runs
+        if uri.startswith("sqlite:///"):  # otherwise MLflow uses a folder in the current directory
             artifacts = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts").as_uri()
         return str(client.create_experiment(sweep.name, artifacts))
     if found.lifecycle_stage != "active":
@@ -200,12 +203,12 @@ def _experiment(client: Any, sweep: Exported, uri: str) -> str:
 
 
 def _safe(names: Sequence[str]) -> dict[str, str]:
-    """Return names that MLflow takes: of allowed characters, and none that as a path would be another."""
+    """Map names to names that MLflow allows: allowed characters only, and unchanged when normalized as a path."""
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
 def _provenance(info: SweepInfo) -> dict[str, str]:
-    """Return what MLflow has its own tags for, and the versions."""
+    """Return the tags that MLflow reserves for provenance, and the versions."""
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:

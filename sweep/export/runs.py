@@ -1,4 +1,4 @@
-"""A sweep trial by trial with all its epochs, as experiment trackers know runs, and as CSV files."""
+"""Access to a sweep trial by trial with all epochs, as experiment trackers need it, and CSV export."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def extra(module: str, package: str, extra: str) -> ModuleType:
-    """A module of a package that comes with one of sweep's extras. Raises `InputError` where it is not installed."""
+    """Import a module of a package that one of sweep's extras installs. Raises `InputError` if it is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -46,33 +46,33 @@ _FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """What was reported after one epoch."""
+    """The values reported after one epoch."""
 
     number: int
     time: float  # seconds since 1970
-    scalars: Mapping[str, float]  # by `names_of_scalars`
+    scalars: Mapping[str, float]  # named by `names_of_scalars`
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One trial."""
+    """One trial with its epochs."""
 
     trial: Trial
     params: Params
     started: float
     ended: float | None
-    facts: Mapping[str, object]  # columns of results/README.md, those that are known
+    facts: Mapping[str, object]  # known values of some columns in results/README.md
     epochs: Sequence[Epoch]
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """One sweep as its log stands now."""
+    """The present state of one sweep."""
 
     sweep: Sweep
     info: SweepInfo
-    state: str  # "running", "unfinished" (its driver was killed), or why its last session ended
-    identity: str  # of this sweep among all of its name: it stays when the sweep goes on, or is moved
+    state: str  # "running", "unfinished" (its driver was killed), or the reason why its last session ended
+    identity: str  # distinguishes sweeps with the same name; unchanged when the sweep is resumed or moved
     tables: Tables
 
     @property
@@ -84,7 +84,7 @@ class Exported:
         return rank([self.sweep])
 
     def runs(self) -> Iterator[Run]:
-        """Yield all trials by number; made one after the other, for there may be many."""
+        """Yield all trials by number, built one at a time because there may be many."""
         read = self.tables
         times = reading.columns(read.trials, ("started_at", "ended_at"))
         facts = reading.columns(read.trials, _FACTS)
@@ -101,7 +101,7 @@ class Exported:
 
 
 def read(folder: ResultsFolder) -> Exported:
-    """Return all that there is to export of a sweep. Raises `StoreError`."""
+    """Read everything that can be exported from a sweep. Raises `StoreError`."""
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
     info = folder.read_info()
@@ -111,7 +111,7 @@ def read(folder: ResultsFolder) -> Exported:
 
 
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
-    """Names that match where each character does; those that had to be changed stay apart by a number at the end."""
+    """Map each name to one in which no character matches ``pattern``; clashes of changed names are numbered."""
     taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
     found = {name: name for name in taken}
     for name in names:
@@ -125,14 +125,14 @@ def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
 
 
 def names_of_scalars(metrics: pa.Table) -> dict[str, str]:
-    """Return what is told of epochs by column: metrics by their own names, all else under ``run/``."""
+    """Return the name of each column of epochs: metrics keep their names, other columns get the prefix ``run/``."""
     own = [name for name in metrics.column_names if name not in NOT_MEASURED]
     of_metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
     return {name: f"run/{name}" for name in own if name not in of_metrics} | of_metrics
 
 
 class _Epochs:
-    """The table of metrics, cut into trials."""
+    """The table of metrics, split by trial."""
 
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics

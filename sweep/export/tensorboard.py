@@ -1,7 +1,7 @@
-"""Export a sweep as TensorBoard event files, made from the log and brought up to date again and again.
+"""Exports a sweep as TensorBoard event files, which follow the log incrementally.
 
-The files are a function of the log, byte for byte. ``written.json`` says how far they go; what a killed process wrote
-beyond that is cut off and written again, so that nothing is lost and nothing is there twice.
+The files are determined by the log, byte for byte. ``written.json`` records how far they go. Anything that a killed
+process wrote beyond that is truncated and written again, so that nothing is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Starte
 
 PERIOD_S = 2.0
 FORMAT = 3
-FLUSH_BYTES = 1_000_000  # of the log, after which what is made of it is written
+FLUSH_BYTES = 1_000_000  # the interval in bytes of the log at which the events are written out
 _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def require() -> ModuleType:
-    """Return the module that makes events. Raises `InputError` where TensorBoard is not installed."""
+    """Return the module that makes events. Raises `InputError` if TensorBoard is not installed."""
     runs.extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
     return runs.extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
 @dataclass(slots=True)
 class _Written:
-    """One trial's file."""
+    """The state of one trial's file."""
 
     size: int = 0
-    end: int | None = None  # where the record of its end begins, which goes when the trial goes on
+    end: int | None = None  # offset of the record of the trial's end, which is removed if the trial continues
 
 
 class EventFiles:
@@ -64,14 +64,14 @@ class EventFiles:
         self._trials: dict[int, _Written] = {}
         self._metrics: list[str] = []
         self._pending: dict[int, bytearray] = {}
-        self._touched: set[int] = set()  # files that this process has cut to their size
+        self._touched: set[int] = set()  # files that this process has truncated to their recorded size
 
     def close(self) -> None:
-        """Let others write these files."""
+        """Release the lock on these files."""
         self._lock.close()
 
     def update(self) -> int:
-        """Bring the files up to the log; returns how many trials they hold. Raises `StoreError`."""
+        """Bring the files up to date with the log; return the number of trials in them. Raises `StoreError`."""
         path = self._sweep.log
         if path.exists():
             if log.is_another(path, self._log_bytes, self._mark):
@@ -86,7 +86,7 @@ class EventFiles:
         return len(self._trials)
 
     def _load(self) -> None:
-        """Go on from where an earlier process has stopped, if the files are as it says."""
+        """Continue where an earlier process has stopped; start over if the files do not match its record."""
         state = self._target / "written.json"
         try:
             known = json.loads(state.read_bytes())
@@ -143,7 +143,7 @@ class EventFiles:
             case Ended(trial, end):
                 self._trials[trial.number].end = self._trials[trial.number].size
                 self._add(trial.number, self._events.end(end, trial.epoch))
-            case Reopened(trial):  # its end is taken back
+            case Reopened(trial):  # remove the record of its end
                 self._flush()
                 one = self._trials[trial.number]
                 one.size, one.end = one.end or one.size, None
@@ -158,7 +158,7 @@ class EventFiles:
         return dict.fromkeys(self._first.params) if self._domains is None else self._domains
 
     def _name(self, metrics: list[str]) -> None:
-        """Let the HParams tab know which metrics there are."""
+        """Announce new metrics to the HParams tab."""
         new = [metric for metric in metrics if metric not in self._metrics]
         if not new and self._metrics:
             return
@@ -173,7 +173,7 @@ class EventFiles:
         self._trials[trial].size += len(content)
 
     def _flush(self) -> None:
-        """Write what is pending, a file at a time."""
+        """Write the pending events to their files."""
         for trial, content in self._pending.items():
             path = self._file(trial)
             with storing(path):
@@ -195,7 +195,7 @@ class EventFiles:
 
 
 class LiveEventFiles(Follower):
-    """Keeps the event files of a running sweep fresh."""
+    """Keeps the event files of a running sweep up to date."""
 
     def __init__(self, sweep: ResultsFolder, *, period_s: float = PERIOD_S) -> None:
         self._sweep = sweep
@@ -214,7 +214,10 @@ class LiveEventFiles(Follower):
 
 
 def _locked(target: Path) -> IO[bytes]:
-    """Return a file whose lock makes this process the only one that writes here; where there are no locks, a file."""
+    """Return an open file whose lock makes this process the only writer.
+
+    Raises `InputError` if another process holds the lock. On systems without locks, only the file is opened.
+    """
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
         file = (target / "lock").open("ab")

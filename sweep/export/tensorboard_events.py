@@ -1,6 +1,6 @@
-"""What TensorBoard reads, as bytes: scalars by epoch, and sessions of its HParams tab.
+"""TensorBoard records as bytes: scalars by epoch, and sessions of its HParams tab.
 
-The one module that knows the package; imports nothing of it that would import TensorFlow.
+The only module that knows the package; it imports no part that would import TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweep.text import encodable
 _STATUS = {
     Status.COMPLETED: api_pb2.STATUS_SUCCESS,
     Status.INFEASIBLE: api_pb2.STATUS_SUCCESS,
-    Status.PRUNED: api_pb2.STATUS_UNKNOWN,  # as a running one is: neither finished nor failed
+    Status.PRUNED: api_pb2.STATUS_UNKNOWN,  # same as a running trial: neither finished nor failed
     Status.DIVERGED: api_pb2.STATUS_FAILURE,
     Status.OOM: api_pb2.STATUS_FAILURE,
     Status.FAILED: api_pb2.STATUS_FAILURE,
@@ -32,7 +32,7 @@ _STATUS = {
 
 
 def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float) -> bytes:
-    """Return the file that names parameters with their types, and the metrics; ``seen`` are those of some trial."""
+    """Return the file that declares parameters with their types, and metrics; ``seen`` are some trial's parameters."""
     made = api_pb2.Experiment(
         time_created_secs=started,
         hparam_infos=[_hparam(name, domain, seen.get(name)) for name, domain in domains.items()],
@@ -43,7 +43,7 @@ def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequ
 
 
 def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
-    """Return the beginning of a trial's file: its parameters."""
+    """Return the start of a trial's file: its parameters."""
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
@@ -53,7 +53,7 @@ def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str)
 
 
 def epoch(event: EpochReported) -> bytes:
-    """Return all that one epoch of a trial has reported; what are not its metrics stands under ``run/``."""
+    """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -68,7 +68,7 @@ def epoch(event: EpochReported) -> bytes:
 
 
 def end(event: TrialEnded, epochs: int) -> bytes:
-    """Return what became of a trial: its status for the HParams tab, and in words for the Text tab."""
+    """Return the end of a trial: its status for the HParams tab, and as a sentence for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
@@ -100,7 +100,8 @@ def _record(event: Any) -> bytes:
 
 def _hparams(tag: str, data: Any) -> Any:
     data.version = metadata.PLUGIN_DATA_VERSION
-    content = data.SerializeToString(deterministic=True)  # which the package's own function does not ask for
+    # the package's own function does not serialize deterministically
+    content = data.SerializeToString(deterministic=True)
     plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=content)
     described = summary_pb2.SummaryMetadata(plugin_data=plugin)
     return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
@@ -119,7 +120,7 @@ def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
 
 
 def _type(domain: Domain | None, seen: Value) -> int:
-    """Return numbers, booleans, or else text, as of all values that the domain can yield."""
+    """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
     values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
@@ -138,5 +139,5 @@ def _set(target: struct_pb2.Value, value: Value, kind: int) -> None:
 
 
 def _float32(number: float) -> float:
-    """Return what TensorBoard keeps of a number; what is too large for it is infinite."""
+    """Return a number as TensorBoard stores it; numbers too large for 32 bits become infinite."""
     return number if not math.isfinite(number) or abs(number) < 3.4e38 else math.copysign(math.inf, number)

@@ -1,8 +1,8 @@
-"""A sweep as offline runs of Weights & Biases, one for each trial, for ``wandb sync``; the one module that knows wandb.
+"""Exports a sweep as offline runs of Weights & Biases, one per trial, for ``wandb sync``.
 
-Its client starts a service and takes the time of day for the time of a run. These files are therefore made of its
-records without it: nothing runs, nothing is sent, nobody is logged in, and the same log gives the same bytes. Ids
-follow from the sweep and the trial alone, so that what is synced again is not there twice.
+The only module that knows wandb. wandb's client would start a service and use the current time as the time of a run. So
+the files are written from its record types without the client: no process, no network, no login, and the same log gives
+the same bytes. Ids depend only on the sweep and the trial, so that syncing again creates no duplicates.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from sweep.store import replacing, storing
 from sweep.text import encodable
 
 MAGIC = b":W&B\xe1\xbe\x00"
-BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log
+BLOCK = 32768  # bytes; records are split at block ends, as in LevelDB's log format
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_READABLE_FROM = "0.70.0"  # as wandb itself writes
+_READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
 def export(sweep: Exported, target: Path) -> int:
-    """Write the runs of all trials into ``target``, in place of those of an earlier export; returns how many.
+    """Write the runs of all trials into ``target``, replacing those of an earlier export; return their number.
 
-    Raises `StoreError` for a disk that cannot be written.
+    Raises `StoreError` if the disk cannot be written.
     """
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
     records: Any = runs.extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
     with storing(target):
         found = target.glob(f"offline-run-*-{sweep.identity}-*")
-        earlier = {path.name.split("-", 3)[3]: path for path in found}  # by the id
+        earlier = {path.name.split("-", 3)[3]: path for path in found}  # by run id
     count = 0
     for run in sweep.runs():
         identity = run_id(sweep, run.trial.trial)
@@ -53,7 +53,7 @@ def export(sweep: Exported, target: Path) -> int:
 
 
 def _write(path: Path, content: bytes, earlier: Path | None) -> None:
-    """Write one run's folder; what is there already stays as it is, and with it the mark that it was synced."""
+    """Write one run's folder. An identical run is left as it is, and with it the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
@@ -65,12 +65,12 @@ def _write(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def run_id(sweep: Exported, trial: int) -> str:
-    """Return the same for this trial of this sweep at every export, and for no other."""
+    """Return an id that is unique to this trial of this sweep and the same in every export."""
     return f"{sweep.identity}-{trial:05d}"
 
 
 def framed(records: Iterable[bytes]) -> bytes:
-    """Records as a file of W&B holds them: each in parts that end with a block, with length, kind and checksum."""
+    """Encode records as a W&B file: split at block ends, each part with length, type and checksum."""
     out = bytearray(MAGIC)
     for record in records:
         rest, kind = memoryview(record), 0
@@ -86,7 +86,7 @@ def framed(records: Iterable[bytes]) -> bytes:
 
 
 def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
-    """Yield what wandb itself would have written of a run."""
+    """Yield the records that wandb itself would have written for a run."""
     number = 0
 
     def numbered(**content: Any) -> Any:
@@ -136,7 +136,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
 
 
 def _summary(run: Run) -> dict[str, object]:
-    """Return the last of each metric, the best, and what became of the trial."""
+    """Return the last and the best value of each metric, and the trial's outcome."""
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
@@ -146,7 +146,7 @@ def _summary(run: Run) -> dict[str, object]:
 
 
 def _config(sweep: Exported, run: Run) -> dict[str, object]:
-    """Return the parameters, and under ``sweep`` what else tells the trial apart."""
+    """Return the parameters, and other facts about the trial under ``sweep``."""
     trial = run.trial
     own: Mapping[str, object] = {
         "name": sweep.name,
@@ -161,12 +161,12 @@ def _config(sweep: Exported, run: Run) -> dict[str, object]:
 
 
 def _project(name: str) -> str:
-    """A project has none of / \\ # ? % : and at most 128 characters."""
+    """Return a valid project name: at most 128 characters, with slashes, backslashes and # ? % : replaced."""
     return "".join("_" if character in "/\\#?%:" else character for character in encodable(name))[:128]
 
 
 def _json(value: object) -> str:
-    """JSON with W&B's own words for what is not finite."""
+    """Encode as JSON, with W&B's words for numbers that are not finite."""
     return json.dumps(_finite(value), allow_nan=False)
 
 

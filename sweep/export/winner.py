@@ -1,4 +1,4 @@
-"""Export a trial as a folder: checked model files, the sweep file that trains it again, and a model card."""
+"""Exports a trial as a folder: verified model files, a sweep file that trains it again, and a model card."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TO_FILL_IN = "**To be filled in by the author.**"
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """All that a card tells."""
+    """The facts in a model card."""
 
     kept: Kept
     ranking: Ranking
@@ -41,7 +41,7 @@ class CardFacts:
 
 
 def card(facts: CardFacts) -> str:
-    """Return the card in Markdown, its names and values as text that formats nothing."""
+    """Return the model card in Markdown; names and values are escaped so that they format nothing."""
     kept = facts.kept
     parts = [
         _front_matter(facts),
@@ -211,13 +211,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(value: str) -> str:
-    """Return a text in which no character formats anything, on one line."""
+    """Return a text on one line with all Markdown characters escaped."""
     flat = " ".join(printable(value).split())
     return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in flat)
 
 
 def _code(value: str) -> str:
-    """Return a text between backticks, also in a table."""
+    """Return a text as inline code, also usable in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _fence(flat, "`")
     space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
@@ -225,7 +225,7 @@ def _code(value: str) -> str:
 
 
 def _fence(value: str, fence: str) -> str:
-    """Return a fence, as long as it must be to be none in a text."""
+    """Return a fence that is long enough not to occur in the text."""
     while fence in value:
         fence += "`"
     return fence
@@ -239,19 +239,19 @@ def _fenced(value: str, language: str) -> str:
 FORMATS = ("keras", "saved_model", "onnx", "checkpoint")
 DEFAULT = ("keras", "saved_model")
 CARD, SWEEP = "MODEL_CARD.md", "sweep.yaml"
-CLOSE = 1e-5  # of metrics, times the value where that is above 1
-LONGEST = 80  # characters of the sweep's name in that of the file
+CLOSE = 1e-5  # relative tolerance of metrics; absolute for values below 1
+LONGEST = 80  # maximum number of characters of the sweep's name in the file's name
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What was exported, and how it was checked."""
+    """An export, and the results of its checks."""
 
     folder: Path
     sweep: str
     trial: int
     epoch: int
-    metrics: Mapping[str, float]  # as logged of that epoch
+    metrics: Mapping[str, float]  # as logged for that epoch
     exported: Exported
     notes: tuple[str, ...]
 
@@ -263,10 +263,10 @@ def export(
     epoch: Which = "last",
     formats: Sequence[str] = DEFAULT,
 ) -> Winner:
-    """Write a trial's model, or the best one's, into a new folder, whole or not at all.
+    """Export a trial's model, by default the best one's, into a new folder; a failed export leaves nothing behind.
 
-    Each format is loaded in a fresh process, which must predict what the trial's model predicts, and that model must
-    reach the metrics of the log. Raises `InputError` where it does not, or there is nothing to export.
+    Each format is loaded in a fresh process, whose predictions must equal those of the trial's model. That model must
+    reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
     """
     check(target, formats)
     kept = restoring.find(folder, trial, epoch)
@@ -282,7 +282,7 @@ def export(
 
 
 def check(target: Path, formats: Sequence[str]) -> None:
-    """Raise `InputError` for a folder that is there already, or an unknown format; before anything is imported."""
+    """Raise `InputError` if the folder exists or a format is unknown. Called before anything is imported."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         what = f"{unknown[0]!r} is no format" if unknown else "no format is named"
@@ -319,7 +319,7 @@ def _exported(restored: Restored, aside: Path, formats: Sequence[str]) -> Export
         raise InputError.one(kept.where, what, f"its checkpoint can be copied: --format checkpoint ({kept.checkpoint})")
     try:
         found = write(aside, tuple(formats))
-    except Exception as error:  # the border to the user's code
+    except Exception as error:  # any error of the user's code
         what = str(error) if type(error).__name__ == "NotExportable" else in_short(error)
         raise InputError.one(kept.where, f"not exported: {what}") from error
     if not isinstance(found, Exported):
@@ -329,7 +329,10 @@ def _exported(restored: Restored, aside: Path, formats: Sequence[str]) -> Export
 
 
 def _check_metrics(kept: Kept, exported: Exported, notes: list[str]) -> None:
-    """Hold what the model reaches now against the log; a note where it ran on other devices, else an error."""
+    """Compare the model's metrics with the log.
+
+    A difference is an error, or a note if it was trained on other devices.
+    """
     wrong = [
         f"{name} is {value:.9g}, {kept.metrics[name]:.9g} in the log"
         for name, value in exported.metrics.items()
@@ -349,13 +352,13 @@ def _close(a: float, b: float) -> bool:
 
 
 def _sweep_file(restored: Restored) -> str:
-    """Return the trial as a sweep of one trial: run again it gives the same numbers."""
+    """Return the trial as a sweep file for one trial; running it reproduces the numbers."""
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
     again = "the same numbers on the same hardware" if kept.facts.reproducible else "never the same numbers twice"
     file = restored.source.files.get(module)
-    # As a shell takes it.
+    # quoted for a shell
     root = "FOLDER" if file is None else shlex.quote(str(import_folder(file.absolute(), module)))
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",

@@ -1,6 +1,7 @@
-"""What a trainable's source says without running it: its module and all that it imports but the standard library.
+"""What a trainable's source says without running it: its module and all that it imports except the standard library.
 
-Importing it would import TensorFlow; `plan` and every check before the first epoch read the syntax tree.
+Importing the trainable would import TensorFlow. So `plan`, and every check before the first epoch, read the syntax
+trees.
 """
 
 from __future__ import annotations
@@ -33,72 +34,74 @@ __all__ = ["HERE", "KERAS_TRAINABLE", "Source", "importable", "inspect", "inspec
 
 OURS = ("trainables", "sweep")
 KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
-HERE = "__main__"  # in place of a module, for what no module has: it was given as it is
+HERE = "__main__"  # stands for the module of a class or function that no module contains
 _HOME = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a trainable is made of."""
+    """The source of a trainable: its modules, packages, and what its code reads."""
 
     trainable: str
-    files: Mapping[str, Path]  # by module name, the trainable's own first: what no installer has put there
-    packages: Mapping[str, str | None] = field(default_factory=dict)  # versions of all else; None: not there
-    unknown: tuple[str, ...] = ()  # why there may be code that is neither in files nor in packages
-    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of files and texts
-    texts: Mapping[str, str] = field(default_factory=dict)  # code that lies in no file: of a notebook or script
-    unseen: tuple[str, ...] = ()  # what of that has no text
-    optimizers: tuple[str, ...] = ()  # ``module:Name`` of those that the sweep file names
+    files: Mapping[str, Path]  # by module name, the trainable's own first; modules that belong to no installed package
+    # versions of the installed packages; None: not installed
+    packages: Mapping[str, str | None] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()  # reasons why more code may be involved than files and packages
+    # syntax trees of `files` and `texts`
+    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)
+    texts: Mapping[str, str] = field(default_factory=dict)  # code that is in no module file: from a notebook or script
+    unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
+    optimizers: tuple[str, ...] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
 
     @cached_property
     def _reading(self) -> Reading:
         theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
         ours = {
             name: tree for name, tree in self.trees.items() if _top(name) == "trainables"
-        }  # no parameter is sweep's
+        }  # package sweep itself reads no parameter
         found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
         taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 
     @property
     def reads(self) -> frozenset[str]:
-        """Names of all parameters that the source is seen to read; ``x.*`` for all below ``x``.
+        """Names of all parameters that the source visibly reads; ``x.*`` stands for all below ``x``.
 
-        A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and its kin, ``"x" in hp``, ``live.number("x")``, or
-        an entry of a module's ``READS = ("x", ...)``, the way out where names are computed. ``hp`` may have any
-        name: arguments are followed from the methods of a trainable through assignments and calls.
+        A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and the like, ``"x" in hp``, ``live.number("x")``, or an entry
+        of a module's ``READS = ("x", ...)``, which declares names that are computed. ``hp`` may have any name: the
+        arguments of a trainable's methods are followed through assignments and calls.
         """
         return self._reading.names
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Where hyperparameters go that cannot be followed; while there are any, more may be read."""
+        """Places from which hyperparameters cannot be followed; if there are any, more parameters may be read."""
         return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
-        """Return whether the source is seen to read a parameter, by its own name or with all those of its group."""
+        """Return whether the source visibly reads a parameter, by its own name or with its whole group."""
         return _among(name, self.reads)
 
     def author_reads(self, name: str) -> bool:
-        """Whether the user's own modules are seen to read a parameter, beside what a base class of sweep's does."""
+        """Return whether the user's own modules visibly read a parameter, not only a base class of sweep's."""
         return _among(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:
-        """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
+        """Return whether something may read a parameter: it does, there are doubts, or its name appears in the code."""
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def derives_from(self, base: str) -> bool:
-        """Return whether the trainable is ``module:Name``, or for sure a class that derives from it."""
+        """Return whether the trainable is ``module:Name`` or certainly a class derived from it."""
         return unconditional.derives(self.trainable, base, self.trees)
 
     def reads_surely(self) -> tuple[Place, ...]:
-        """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
+        """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
         return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
 
     def not_found(self) -> tuple[Place, ...]:
-        """Return the imports of modules that are not there, of those that importing the trainable surely meets."""
+        """Return the imports of missing modules that importing the trainable certainly reaches."""
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
             return ()
@@ -106,22 +109,22 @@ class Source:
         return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
 
     def environment_value(self, name: str) -> str | None:
-        """Return what the trainable's module sets an environment variable to; None if it leaves it alone.
+        """Return the value that the trainable's module assigns to an environment variable; None if it assigns none.
 
-        Raises ValueError for a value that the source does not tell.
+        Raises ValueError if the value is not a literal.
         """
         return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
 
     def where(self, place: Place) -> str:
-        """Return a place as compilers print it."""
+        """Format a place as compilers do: ``file:line``."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 
     def lacks(self, *names: str) -> tuple[str, ...]:
-        """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
+        """Return which of these methods the trainable certainly lacks; all of them if it is a function."""
         return unconditional.lacks(self.trainable, names, self.trees)
 
     def idle(self) -> dict[str, str]:
-        """Return the standard hyperparameters that a `KerasTrainable` surely leaves without effect, and why."""
+        """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
         theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
@@ -136,27 +139,28 @@ class Source:
         return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
 
     def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
-        """Return those of some facts about its trial that a function, or a class of the author's own, surely ignores.
+        """Return the names among ``names`` that a function, or a class without `KerasTrainable`, certainly never reads.
 
-        They are attributes of ``report`` or of the assignment, such as ``fold``, or keys of one that is a mapping.
+        They are facts about the trial, such as ``fold``: attributes of ``report`` or of the assignment, or with
+        ``group`` the keys of the mapping of that name.
         """
         theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
         definition = unconditional.definition(self.trainable, self.trees)
-        if definition is None or not self.lacks("a method that no class has"):  # it may inherit from what is not seen
+        if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
             return []
         return report_reads.surely_unread(definition, theirs, names, group)
 
     @property
     def is_function(self) -> bool:
-        """Whether the trainable is a function for sure."""
+        """Whether the trainable is certainly a function."""
         return unconditional.is_function(self.trainable, self.trees)
 
     @property
     def first_imports(self) -> tuple[str, ...]:
-        """Installed modules that importing the trainable imports at once, by name, the large libraries among them."""
+        """The installed modules that importing the trainable imports at once, by name, including large libraries."""
         found: dict[str, None] = {}
         for tree in self.trees.values():
-            for node in tree.body:  # not within functions, nor where an absent one is tried
+            for node in tree.body:  # not inside functions, nor where a missing one is handled
                 match node:
                     case ast.Import(names=aliases):
                         found.update(dict.fromkeys(alias.name for alias in aliases))
@@ -176,7 +180,7 @@ class Source:
         }
 
     def digest(self) -> str:
-        """SHA-256 over all files: the same code gives the same digest wherever it lies."""
+        """Return the SHA-256 over all files; it does not depend on where the code lies."""
         total = hashlib.sha256()
         for name in sorted({*self.files, *self.texts}):
             content = self.texts[name].encode() if name in self.texts else self.files[name].read_bytes()
@@ -186,14 +190,15 @@ class Source:
 
 
 def import_folder(file: Path, module: str) -> Path:
-    """Return the folder from which a module is imported that lies in this file."""
+    """Return the folder from which the module in this file is imported."""
     return file.parents[module.count(".") + (file.stem == "__init__")]
 
 
 def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Find ``module:Name`` in these folders or among the installed modules; raises InputError.
+    """Find ``module:Name`` in these folders or among the installed modules. Raises InputError if it is not there.
 
-    ``optimizers``: others, which the sweep file gives a `KerasTrainable` as its parameter ``optimizer``.
+    ``optimizers`` are the author's optimizers that the sweep file passes to a `KerasTrainable` as parameter
+    ``optimizer``.
     """
     module, _, name = trainable.partition(":")
     if module == HERE:
@@ -219,14 +224,14 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 
 def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Return what a class or function is made of that no module has: its text, and that of all it uses."""
+    """Return the source of a class or function that no module contains: its text, and that of all it uses."""
     search, pieces = Search(tuple(folders)), dependencies.of(given)
     closure = _Closure(search)
     return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
 
 
 def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
-    """Return a source with the optimizers of one's own, where it is one that takes them by name."""
+    """Add the author's optimizers to a source, if its trainable takes optimizers by name."""
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
     for one in optimizers:
@@ -252,7 +257,7 @@ def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: 
 
 
 class _Closure:
-    """Follows imports from module to module, up to what was installed."""
+    """Collects a module and everything it imports, stopping at installed packages."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -263,7 +268,7 @@ class _Closure:
         self._absent: set[str] = set()
         self._unknown: dict[str, None] = {}
         ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")
-        hides = sweeps and sweeps.entry in search.folders and sweeps.file  # for workers, which have these folders first
+        hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_hidden("sweep", hides))
 
@@ -272,18 +277,18 @@ class _Closure:
         return self.closed(trainable, [module, *filter(self._add, _parents(module))])
 
     def of_text(self, trainable: str, pieces: Definitions) -> Source:
-        """As `of`, of code that lies in no file."""
+        """Return the source of code that is in no module file; otherwise as `of`."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
         source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
     def take(self, module: str) -> bool:
-        """Take a module and its packages in; whether its own imports are to be followed."""
+        """Add a module and its parent packages; return whether its own imports must be followed."""
         return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
 
     def closed(self, trainable: str, queue: list[str]) -> Source:
-        """Return a source of all taken in so far, and of what these modules import."""
+        """Return the source of everything added so far, and of what the queued modules import."""
         seen = set(queue)
         while queue:
             for name in self._imported(queue.pop()):
@@ -307,23 +312,24 @@ class _Closure:
         except InputError:
             if any(path.is_relative_to(folder) for folder in self._search.folders):
                 raise
-            self._unknown[f"{path} is no valid Python"] = None  # of a package elsewhere, which may never import it
+            self._unknown[f"{path} is no valid Python"] = None  # in a package elsewhere, which may never import it
             return
         if module in self._files:
             self._trees[module] = tree
         yield from self._named(tree, module, path)
 
     def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """Yield the modules that a tree imports, and their packages."""
+        """Yield the modules that a tree imports, with their parent packages."""
         if _top(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
         for name in imports(tree, module, is_package=path.stem == "__init__"):
-            # What `sweep` itself is made of is no training: the modules named are, and its version.
+            # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
+            # training.
             yield from () if _top(name) == "sweep" else _parents(name)
             yield name
 
     def _add(self, name: str) -> bool:
-        """Take a module in; whether it is one whose own imports are to be followed."""
+        """Add a module; return whether its own imports must be followed."""
         top = _top(name)
         if name == "sweep" or self._search.is_standard(top):
             return False
@@ -332,7 +338,7 @@ class _Closure:
             self._absent.add(top)
             return False
         path = self._search.find(name)
-        if path is None:  # a folder, or a name in a module
+        if path is None:  # a folder, or a name defined in a module
             if name == top and not place.folders:
                 self._unknown[f"{name} is imported, and lies in no file"] = None
             if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
@@ -347,7 +353,7 @@ class _Closure:
 
 
 def _hidden(top: str, place: Path | None) -> tuple[str, str]:
-    """Return what is wrong with a user's own package of the name of one of sweep's, and what to do."""
+    """Return what is wrong with a user's package that is named like one of sweep's, and a hint."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 
 
@@ -372,7 +378,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _defined(tree: ast.Module) -> list[str]:
-    """Return the names of a module that a trainable may have."""
+    """Return the names in a module that may be a trainable."""
     return [
         name for node in tree.body if not isinstance(node, ast.AsyncFunctionDef) for name in unconditional.bound(node)
     ]

@@ -1,7 +1,7 @@
-"""What code depends on: the modules that it imports, and what no module has.
+"""What code depends on: the modules that it imports, and definitions that are in no module.
 
-Where modules lie, which distributions they belong to and what they import is found without importing any. A class or
-function that was defined in a notebook or script is made of texts, imports and values that it uses.
+The locations of modules, their distributions and their imports are determined without importing anything. A class or
+function that was defined in a notebook or script consists of the texts, imports and values that it uses.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ _STDLIB |= {path / "lib-dynload" for path in _STDLIB}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a top-level name was found."""
+    """The location of a top-level module or package."""
 
-    entry: Path | None  # the folder of the search path; None: an import hook knows the place
-    file: Path | None  # of the module, or of the package's ``__init__``; None: a package without one
-    folders: tuple[Path, ...]  # where the package's modules are
+    entry: Path | None  # the folder on the search path; None: an import hook located it
+    file: Path | None  # of the module, or the package's ``__init__``; None: a package without one
+    folders: tuple[Path, ...]  # the folders of the package's modules
 
 
 class Search:
-    """The search path of a worker: the folders given, then that of this process."""
+    """The search path of a worker: ``folders``, then the path of this process."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
         self.entries = tuple(dict.fromkeys((*self.folders, *(Path(entry or ".") for entry in sys.path))))
         self._tops: dict[str, Place | None] = {}
-        PathFinder.invalidate_caches()  # files may be younger than what it remembers of their folder
+        PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
     def top(self, name: str) -> Place | None:
-        """Return the place of a name without dots; None where there is none."""
+        """Return the location of a top-level name; None if it does not exist."""
         if name not in self._tops:
             self._tops[name] = self._by_path(name) or self._by_hook(name)
         return self._tops[name]
 
     def find(self, module: str) -> Path | None:
-        """Return the file of a module; None where there is none."""
+        """Return the file of a module; None if it has none or does not exist."""
         top, *rest = module.split(".")
         place = self.top(top)
         if place is None or not rest:
             return place.file if place else None
         file, folders = place.file, place.folders
-        for part in rest:  # by its last part alone, for which nobody looks for parents that were not imported
+        for part in rest:  # looked up by its last part only, because the full name would import its parents
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
@@ -71,7 +71,7 @@ class Search:
         return file
 
     def is_standard(self, name: str) -> bool:
-        """Return whether a top-level name is the standard library's, and nothing hides it."""
+        """Return whether a top-level name belongs to the standard library and is not hidden by another module."""
         place = self.top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
@@ -84,7 +84,7 @@ class Search:
         return None if inside is None else Place(inside.parent, file, folders)
 
     def _by_hook(self, name: str) -> Place | None:
-        """By the hook of an editable installation: asked for a top-level name, it imports nothing."""
+        """Ask the import hooks, such as that of an editable installation; for a top-level name they import nothing."""
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
@@ -102,25 +102,26 @@ def _folders(spec: ModuleSpec) -> tuple[Path, ...]:
 
 
 class Distribution:
-    """An installed distribution, by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
+    """An installed distribution, identified by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
 
     def __init__(self, info: Path) -> None:
-        name, _, rest = info.stem.partition("-")  # reading the metadata of all takes half a second
+        # from the folder's name, because reading the metadata of all distributions takes half a second
+        name, _, rest = info.stem.partition("-")
         self.name, self.version = canonicalize_name(name), rest.split("-")[0]
         self._info = PathDistribution(info)
 
     @cached_property
     def record(self) -> str:
-        """The list of its files, each with its hash; empty where the installer kept none."""
+        """The list of its files with their hashes; empty if the installer kept none."""
         return self._info.read_text("RECORD") or ""
 
     def lists(self, file: str) -> bool:
-        """Return whether a file, relative to where packages are installed, is of it."""
+        """Return whether a file, relative to the installation folder, belongs to it."""
         return self.record.startswith(f"{file},") or f"\n{file}," in self.record
 
     @cached_property
     def _origin(self) -> Mapping[str, Any] | None:
-        """Where it was installed from, if not from an index."""
+        """The source of the installation, if it was not a package index."""
         text = self._info.read_text("direct_url.json")
         try:
             return None if text is None else dict(json.loads(text))
@@ -129,7 +130,7 @@ class Distribution:
 
     @property
     def identity(self) -> str:
-        """Its version; where it was installed from elsewhere than an index, with a hash of all its files."""
+        """Its version; if it was not installed from an index, also a hash of all its files."""
         if self._origin is None:
             return self.version
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
@@ -137,23 +138,23 @@ class Distribution:
 
     @property
     def is_editable(self) -> bool:
-        """Whether it is a folder that somebody works on, so that its version says nothing."""
+        """Whether it is an editable installation, whose version says nothing about its content."""
         return bool((self._origin or {}).get("dir_info", {}).get("editable"))
 
     @property
     def requirements(self) -> Iterator[str]:
-        """Names of the distributions that it needs here, without those of extras."""
+        """Names of the distributions that it requires here, without extras."""
         for line in self._info.requires or ():
             try:
                 needed = Requirement(line)
-            except InvalidRequirement:  # of old packages, which pip passes over as well
+            except InvalidRequirement:  # in old packages; pip skips it, too
                 continue
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 yield canonicalize_name(needed.name)
 
 
 class Distributions:
-    """All that is installed in the folders of a search path."""
+    """All distributions in the folders of a search path."""
 
     def __init__(self, entries: Iterable[Path]) -> None:
         self._by_entry = {entry: list(_installed(entry)) for entry in entries}
@@ -163,16 +164,16 @@ class Distributions:
                 self._by_name.setdefault(one.name, one)
 
     def owner(self, entry: Path, file: Path) -> Distribution | None:
-        """Return the distribution of a file; None where no installer put it there: its content is all that is known."""
+        """Return the distribution that a file belongs to; None if it was not installed by one."""
         found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
         alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
         rest = (one for one in found if one not in alike)
         listing = next((one for group in (alike, rest) for one in group if one.lists(name)), None)
-        # Some systems keep no lists: there a package is known by its name.
+        # Some systems keep no file lists; then the package's name decides.
         return listing or next((one for one in alike if not one.record), None)
 
     def needed(self, first: Iterable[Distribution]) -> dict[str, Distribution]:
-        """Return these and all that they need, directly or not, as far as it is installed."""
+        """Return these distributions and all installed ones that they require, directly or indirectly."""
         needed: dict[str, Distribution] = {}
         queue = list(first)
         while queue:
@@ -194,7 +195,7 @@ _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path",
 
 
 def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
-    """Full names of all modules that may be meant: ``from a import b`` gives ``a`` and ``a.b``."""
+    """Yield the full names of all modules that may be imported: ``from a import b`` gives ``a`` and ``a.b``."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=aliases):
@@ -211,14 +212,14 @@ def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]
 
 
 def absolute(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
-    """Return the full name of what a module imports from."""
+    """Return the full name of the module in an ``import from`` statement."""
     parents = module.split(".")
     parents = parents[: len(parents) - node.level + is_package] if node.level else []
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
 def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of each import whose module is not named."""
+    """Yield line and reason of each import that does not name its module."""
     for node in ast.walk(tree):
         match node:
             case ast.Call() if last_name(node.func) in ("import_module", "__import__"):
@@ -237,16 +238,16 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """All that travels with a class or function that no module has."""
+    """The definitions and values that a class or function uses and that no module contains."""
 
-    text: str  # a module with the imports and definitions that it uses
-    values: str  # the plain values that it uses, by name, as JSON
-    unseen: tuple[str, ...]  # definitions without a text
-    unknown: tuple[str, ...]  # values of which nothing tells whether they are the same another time
+    text: str  # source of a module with the imports and definitions used
+    values: str  # the plain values used, by name, as JSON
+    unseen: tuple[str, ...]  # definitions without source text
+    unknown: tuple[str, ...]  # values that cannot be compared between runs
 
 
 def of(given: object) -> Definitions:
-    """Follow what a class or function uses, through everything that no module has."""
+    """Follow what a class or function uses, through everything that no module contains."""
     found = _Found()
     found.visit(getattr(given, "__name__", type(given).__name__), given)
     return Definitions(
@@ -258,7 +259,7 @@ def of(given: object) -> Definitions:
 
 
 def importable(given: object) -> str | None:
-    """Return its ``module:Name``, where it is what another process finds there."""
+    """Return ``module:Name`` if another process can import the object by it, else None."""
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
@@ -276,7 +277,7 @@ class _Found:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, name: str, value: object) -> None:
-        """Take in what a name stands for, and all that it uses."""
+        """Add the object that a name refers to, and everything it uses."""
         if isinstance(value, types.ModuleType):
             self.imports[f"import {value.__name__}"] = None
             return
@@ -318,7 +319,7 @@ class _Found:
     def _function(self, name: str, function: types.FunctionType) -> None:
         if "<lambda>" not in function.__qualname__ or name == "<lambda>":
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
-            if not in_class:  # else it is in the text of its class
+            if not in_class:  # a method's text is part of its class
                 self._text(name, function.__name__, _of_code(function.__code__))
         self._all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
         closed = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -359,13 +360,13 @@ def _of_code(code: types.CodeType) -> str | None:
     try:
         text = textwrap.dedent(inspect.getsource(code))
         ast.parse(text)
-    except (OSError, TypeError, SyntaxError):  # typed at a prompt; a part of a line
+    except (OSError, TypeError, SyntaxError):  # typed at a prompt, or only part of a line
         return None
     return text
 
 
 def _of_class(kind: type) -> str | None:
-    """Return the text of a class, found by that of one of its methods: Python knows no file of a notebook's classes."""
+    """Return the source of a class by way of its methods: Python does not know the file of a notebook's classes."""
     for code in _codes(kind):
         try:
             lines, _ = inspect.findsource(code)
@@ -391,7 +392,7 @@ def _codes(kind: type) -> Iterator[types.CodeType]:
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:
-    """Yield the names outside of it that a function looks up, functions inside of it included."""
+    """Yield the global names that a function and its inner functions look up."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield str(step.argval)
@@ -410,12 +411,12 @@ def _words(code: types.CodeType) -> Iterator[str]:
 def _content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
-    except ValueError:  # it is not filled yet
+    except ValueError:  # not assigned yet
         return _ABSENT
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has no word for, and is a plain value nevertheless."""
+    """Convert a plain value that JSON cannot express: a path, bytes or a set. Raises TypeError for others."""
     match value:
         case PurePath():
             return str(value)

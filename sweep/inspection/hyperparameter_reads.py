@@ -1,7 +1,7 @@
-"""Which hyperparameters a source reads: their mapping is followed through names, attributes and calls.
+"""Finds the hyperparameters that source code reads, by following ``hp`` through names, attributes and calls.
 
-Where it cannot be followed, the result is in doubt, for more may be read than is seen. Modules of sweep and its
-trainables are read by their conventions, `hp` and `READS`; all others by where the values go.
+If it cannot be followed, the result has doubts, because more may be read than is visible. Modules of sweep and its
+trainables follow conventions (`hp` and `READS`); in all other modules, the data flow decides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sweep.text import shortened
 READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live"}) | {
     "Int", "Float", "Choice", "Boolean", "Fixed", "conditional_scope",
 }  # fmt: skip
-BELOW = "below"  # reads all parameters below a name
-NAMES = frozenset({"hp", "params"})  # what holds hyperparameters by convention: an argument, an attribute
+BELOW = "below"  # the reader of all parameters below a name
+NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that hold hyperparameters by convention
 
 
 def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
-    """Parameters that a module of sweep reads, and whether it reads more, whose names it computes."""
+    """Return the parameters that a module of sweep reads, and whether it reads others whose names it computes."""
     names = declared_in(tree) or set()
     computed = False
     holders = NAMES | {
@@ -53,7 +53,7 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    """Return every attribute, argument, name and text of some modules."""
+    """Return every attribute, argument, name and string in some modules."""
     words: set[str] = set()
     for tree in trees.values():
         for node in ast.walk(tree):
@@ -66,7 +66,7 @@ def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
 
 
 def declared_in(tree: ast.Module) -> set[str] | None:
-    """Return the texts of a module's ``READS``; None where it has none."""
+    """Return the strings in a module's ``READS``; None if it has no such name."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
@@ -75,7 +75,7 @@ def declared_in(tree: ast.Module) -> set[str] | None:
 
 
 def last_name(node: ast.expr) -> str:
-    """Return the name that an expression ends with, if it is names and dots."""
+    """Return the last name of an expression of names and dots; "" for any other expression."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -83,14 +83,14 @@ def last_name(node: ast.expr) -> str:
 
 
 def first_name(node: ast.expr) -> str:
-    """Return the name that an expression begins with: ``a`` of ``a.b.c`` and of ``a().b``."""
+    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
-    """Return the attribute names after the holder: ``hp.aug.kind`` gives aug, kind."""
+    """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; None without a holder."""
     if not isinstance(node, ast.Attribute):
         return None
     if last_name(node.value) in holders:
@@ -100,7 +100,7 @@ def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | N
 
 
 def texts(node: ast.expr) -> set[str]:
-    """Return the text that an expression is, if it is one; of one that is put together, with * for what is unknown."""
+    """Return the string that an expression is, in a set; parts of a composed string that are unknown become ``*``."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -126,18 +126,18 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was found in all modules together."""
+    """The reads found in all modules."""
 
-    names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``, ``x_*`` for all that begin so
-    doubts: tuple[str, ...]  # places from which on hyperparameters cannot be followed
-    words: frozenset[str]  # every attribute, argument and text of the user's modules
-    own: frozenset[str]  # those of the names that the user's modules read
+    names: frozenset[str]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
+    doubts: tuple[str, ...]  # places from which hyperparameters cannot be followed
+    words: frozenset[str]  # every attribute, argument, name and string in the user's modules
+    own: frozenset[str]  # the part of `names` that the user's modules read
 
 
 def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
-    """Read the modules of a user, and those of sweep that they import.
+    """Analyze a user's modules, and the modules of sweep that they import.
 
-    ``trainable`` is the name of the trainable: a function's first argument are the hyperparameters.
+    ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.
     """
     names, doubts = set[str](), dict[str, None]()
     for module, tree in ours.items():
@@ -152,7 +152,7 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
 
 
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return what ``module:Name``, a class or a function, takes by name, as far as its module says so."""
+    """Return the argument names of ``module:Name``, a class or function, as far as its module defines them."""
     module, _, name = name.partition(":")
     found: set[str] = set()
     for node in trees[module].body if module in trees else ():
@@ -165,7 +165,10 @@ def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
 
 
 class _Flow:
-    """Finds all expressions that hold hyperparameters in a user's modules, and what is made of each."""
+    """Finds all expressions in a user's modules that hold hyperparameters, and the reads made through them.
+
+    The search repeats until no new names or attributes that hold hyperparameters are found.
+    """
 
     def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str) -> None:
         self.names: set[str] = set()
@@ -173,12 +176,13 @@ class _Flow:
         self._parents: dict[ast.AST, ast.AST] = {}
         self._functions: dict[str, list[Function]] = {}
         self._classes: dict[str, list[ast.ClassDef]] = {}
-        self._held: set[tuple[ast.AST, str]] = set()  # names by the function or module that they are of
+        # pairs of a function or module and a name in it that holds hyperparameters
+        self._held: set[tuple[ast.AST, str]] = set()
         self._attributes = set(NAMES)
         self._known = {
             node.name for tree in ours.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
         }
-        self._imported: dict[str, set[str]] = {}  # by name: the top-level packages that it may be of
+        self._imported: dict[str, set[str]] = {}  # by name, the top-level packages that it may come from
         for tree in trees.values():
             self._take_in(tree)
         self._theirs, self._ours = ({name.split(".")[0] for name in modules} for modules in (trees, ours))
@@ -205,7 +209,7 @@ class _Flow:
                     self._imported.setdefault(alias.asname or alias.name.split(".")[0], set()).add(source.split(".")[0])
 
     def _begin(self, ours: Mapping[str, ast.Module]) -> None:
-        """Arguments that hold hyperparameters by name, by annotation, or in a method that a trainable overrides."""
+        """Mark the arguments that hold hyperparameters by their name or annotation, or in an overridden method."""
         places = {
             node.name: place
             for tree in ours.values()
@@ -229,7 +233,7 @@ class _Flow:
                         self._held.add((function, arg.arg))
 
     def _derives(self, method: Function) -> bool:
-        """Return whether the class of a method derives from one of sweep's."""
+        """Return whether the class of a method derives from a class of sweep."""
         queue, seen = [self._parents[method]], set[str]()
         while queue:
             owner = queue.pop()
@@ -256,7 +260,7 @@ class _Flow:
             case ast.Name(id=name, ctx=ast.Load()):
                 return any((scope, name) in self._held for scope in self._scopes(node))
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                return name in self._attributes and not self._holds(owner)  # as hp.params is
+                return name in self._attributes and not self._holds(owner)  # ``hp.params`` is a parameter
             case ast.Call(func=func):
                 return last_name(func) == "Hyperparameters"
         return False
@@ -268,7 +272,7 @@ class _Flow:
                 yield node
 
     def _use(self, node: ast.expr) -> bool:
-        """Take in what is made of hyperparameters; False where that cannot be followed."""
+        """Record the reads made through an expression; return False if it cannot be followed."""
         parent = self._parents[node]
         match parent:
             case ast.Attribute(attr=name):
@@ -296,7 +300,7 @@ class _Flow:
         call = self._parents[node]
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
             path = [name]
-            while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # until it is none
+            while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # it may be none
                 path.append(node.attr)
             self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
             return name not in dir(Hyperparameters) and name not in dir(dict)
@@ -317,11 +321,11 @@ class _Flow:
         return True
 
     def _pass(self, call: ast.Call, place: int | str) -> bool:
-        """Follow an argument into what is called, by that one's simple name."""
+        """Follow an argument into the called function, by its simple name; return False if it cannot be followed."""
         name, origins = last_name(call.func), self._imported.get(first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
-        if origins - self._ours - self._theirs - {""}:  # it is of somebody else's
+        if origins - self._ours - self._theirs - {""}:  # another library
             return False
         found = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
@@ -358,7 +362,7 @@ class _Flow:
 
 
 def positional(function: Function) -> list[ast.arg]:
-    """Return the arguments that are given by place."""
+    """Return the arguments that can be passed by position."""
     return [*function.args.posonlyargs, *function.args.args]
 
 

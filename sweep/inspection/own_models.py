@@ -1,6 +1,6 @@
-"""What the source of a `KerasTrainable` says of the model that it returns, and of the methods that it overrides.
+"""Finds standard hyperparameters that certainly have no effect, from the author's model class and overridden methods.
 
-It finds the standard hyperparameters that the author's code leaves without effect, where that is sure.
+The model class is the one that `model` of a `KerasTrainable` returns, if the source says which.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from sweep.inspection.hyperparameter_reads import Function
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Names of standard hyperparameters without effect, and why; ``unless_read``: not those that the author reads."""
+    """Standard hyperparameters without effect, and the reason.
+
+    ``unless_read``: except those that the author's own code reads.
+    """
 
     names: tuple[str, ...]
     why: str
@@ -24,7 +27,7 @@ class Idle:
 
 
 def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]) -> Iterator[Idle]:
-    """Yield what a trainable surely leaves without effect; ``theirs``: the modules of the author."""
+    """Yield what certainly has no effect in a trainable; ``theirs`` are the author's modules."""
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.method(trainable, method, trees)
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
@@ -48,7 +51,7 @@ def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, a
 
 
 def _may_use_the_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether a model's training may touch ``self.optimizer``, as far as its code and what that uses tell."""
+    """Return whether the model's training may use ``self.optimizer``, as far as its code and what it uses show."""
     _, definition = unconditional.resolved(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
@@ -65,7 +68,7 @@ def _may_use_the_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Modu
 
 
 def _returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
-    """Return the module and name of the class of which a function returns an object; None if that is not sure."""
+    """Return module and name of the class whose instance a function returns; None if uncertain."""
     made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

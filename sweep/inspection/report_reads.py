@@ -1,4 +1,4 @@
-"""What a trainable that is no `KerasTrainable` reads of its trial beside the hyperparameters: the fold, and settings.
+"""What a trainable other than `KerasTrainable` reads of its trial besides hyperparameters: the fold, and settings.
 
 A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``.
 """
@@ -14,10 +14,7 @@ from sweep.inspection.hyperparameter_reads import Function, last_name, positiona
 def surely_unread(
     trainable: Function | ast.ClassDef, theirs: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
 ) -> list[str]:
-    """Return those of some names that a trainable never reads as an attribute, or of the mapping ``group`` by its key.
-
-    Nothing is sure if it is a function that hands its report to code which is not among ``theirs``.
-    """
+    """Return the names that a trainable certainly never reads: attributes or, with ``group``, keys of that mapping."""
     if isinstance(trainable, Function):
         if len(positional(trainable)) < 2 and not trainable.args.vararg:
             return list(names)
@@ -32,14 +29,14 @@ def surely_unread(
 
 
 def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
-    """Return the definition of a trainable and those of all functions and classes that it may use, by their names."""
+    """Return the trainable's definition and those of all functions and classes that it may use, matched by name."""
     definitions: dict[str, list[ast.AST]] = {}
     for tree in theirs.values():
         for node in ast.walk(tree):
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
     found: list[ast.AST] = [trainable]
-    for node in found:  # which grows
+    for node in found:  # the list grows during the loop
         for part in ast.walk(node):
             name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
             found += definitions.pop(name, [])
@@ -47,7 +44,7 @@ def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.A
 
 
 def _attributes(tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes that code reads, also those that it names in texts for `getattr`."""
+    """Yield the attributes that code reads, including those named by a string in `getattr`."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()):
@@ -57,7 +54,7 @@ def _attributes(tree: ast.AST) -> Iterator[str]:
 
 
 def _keys_of(group: str, used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that are read of a mapping of this name; None if that cannot be told."""
+    """Return the keys that are read from a mapping of this name; None if they cannot be determined."""
     found: set[str] = set()
     for tree in used:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -81,7 +78,7 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function does more with its report than call it, read it, and hand it to code of ``theirs``."""
+    """Return whether a function passes its report to code outside ``theirs``, or does more than call and read it."""
     given = positional(function)
     report = given[1].arg if len(given) > 1 else ""
     known = {one.name for tree in theirs.values() for one in ast.walk(tree) if isinstance(one, Function | ast.ClassDef)}
@@ -102,5 +99,5 @@ def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
 
 
 def _callee(call: ast.AST) -> str:
-    """Return the last name of what is called, such as ``fit`` in ``model.fit(x)``."""
+    """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``."""
     return last_name(call.func) if isinstance(call, ast.Call) else ""

@@ -1,6 +1,6 @@
-"""What surely happens in every trial, as far as the source tells: methods, parameters read without a default, imports.
+"""What certainly happens in every trial according to the source: methods, reads without a default, imports.
 
-Only what is neither in a branch nor in a try counts, and nothing after a branch that may leave.
+Only statements outside of branches and ``try`` count, and none after a branch that may leave the function.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sweep.hyperparameters import Hyperparameters
 from sweep.inspection.dependencies import absolute
 from sweep.inspection.hyperparameter_reads import Function, positional
 
-_PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without methods that matter
+_PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without relevant methods
 
 
 def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
-    """Return those of the methods that ``module:Name`` has for sure not; all of them where it is a function."""
+    """Return which of these methods ``module:Name`` certainly lacks; all of them if it is a function."""
     module, _, name = trainable.partition(":")
     found: set[str] = set()
     sure = _collect(module, name, trees, found, set())
@@ -25,19 +25,19 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is a function for sure."""
+    """Return whether ``module:Name`` is certainly a function."""
     return isinstance(definition(trainable, trees), Function)
 
 
 def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
-    """Return the definition of a function or class ``module:Name``; None if that is not sure."""
+    """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
     module, _, name = trainable.partition(":")
     node = _resolved(module, name, trees, set())[1]
     return node if isinstance(node, Function | ast.ClassDef) else None
 
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `_resolved`."""
+    """Return module and definition of a method of ``module:Name``, its own or inherited; None if it is uncertain."""
     queue, seen = [trainable], set[tuple[str, str]]()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
@@ -52,7 +52,7 @@ def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[
 
 
 def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
+    """Return whether ``module:Name`` is ``base`` or certainly a class derived from it."""
     queue, seen = [trainable], set[tuple[str, str]]()
     while queue:
         module, _, name = queue.pop().partition(":")
@@ -65,19 +65,19 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
 
 
 def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """Return where a name of a module is defined, through imports, and its definition; None if that is not sure."""
+    """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
     return _resolved(module, name, trees, set())
 
 
 def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names that a class and its bases among these modules define in their bodies."""
+    """Return the names that a class and its bases in these modules define in their bodies."""
     found: set[str] = set()
     _collect(module, name, trees, found, set())
     return found
 
 
 def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
-    """Return the module and the name of a base class, as the module of its subclass names it."""
+    """Return module and name of a base class as its subclass refers to it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
         owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
@@ -87,10 +87,10 @@ def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tupl
 def _collect(
     module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
 ) -> bool:
-    """Add the methods of a class and its bases; False where there may be more."""
+    """Add the methods of a class and its bases to ``found``; return False if there may be more."""
     module, node = _resolved(module, name, trees, seen)
     if isinstance(node, Function):
-        return not node.decorator_list  # which may make anything of it
+        return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
         return False
     sure = not node.decorator_list and not node.keywords
@@ -117,7 +117,7 @@ def _collect(
 def _resolved(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
-    """Return where a name is defined, through imports, and its definition; None where that cannot be told."""
+    """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
@@ -134,7 +134,7 @@ def _resolved(
 
 
 def bound(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement of a module or class gives a meaning."""
+    """Yield the names that a statement of a module or class binds."""
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
@@ -144,14 +144,14 @@ def bound(node: ast.stmt) -> Iterator[str]:
             yield from (target.id for target in targets if isinstance(target, ast.Name))
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
-        case ast.If() | ast.Try():  # whichever branch it is
+        case ast.If() | ast.Try():  # in any of the branches
             yield from (
                 name for one in ast.walk(node) if one is not node and isinstance(one, ast.stmt) for name in bound(one)
             )
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the modules that a module imports, by the names that it has for them."""
+    """Yield the local and the full name of each module that a module imports."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
@@ -159,10 +159,11 @@ def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
 
 
-METHODS = ("data", "model")  # of a KerasTrainable: called in every trial, with the hyperparameters alone
+METHODS = ("data", "model")  # of a KerasTrainable; every trial calls them with the hyperparameters only
 
 _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
-_READERS = frozenset({"number", "integer", "text", "flag"})  # whose only argument is a name: no default
+# readers without a default if a name is their only argument
+_READERS = frozenset({"number", "integer", "text", "flag"})
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LATER = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
@@ -170,7 +171,7 @@ _BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A name, and where a module uses it."""
+    """A name and the place where a module uses it."""
 
     name: str
     module: str
@@ -178,7 +179,10 @@ class Place:
 
 
 def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[Place]:
-    """The parameters that a function, or the class's own `data` and `model`, read in every trial without a default."""
+    """Yield the parameters that every trial reads without a default.
+
+    Only the function's body counts, or the bodies of the class's `data` and `model`.
+    """
     module, _, name = trainable.partition(":")
     if is_function:
         module, found = _resolved(module, name, trees, set())
@@ -190,7 +194,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
 
 
 def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
-    """Yield the modules that importing a module surely imports, also by way of those in ``trees``."""
+    """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
     queue, seen = [module], {module}
     while queue:
         module = queue.pop()
@@ -208,9 +212,9 @@ def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
 
 
 def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
-    """Return the text that a module assigns to an environment variable before its imports can read it; None if none.
+    """Return the text that a module assigns to an environment variable at its top level; None if it does not.
 
-    Raises ValueError for a value that its text does not tell.
+    Raises ValueError if the assigned value is not a literal.
     """
     for node in trees[module].body if module in trees else ():
         match node:
@@ -233,15 +237,15 @@ def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
         return
     hp = given[place].arg
     named = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
-    if not all(isinstance(node.ctx, ast.Load) for node in named):  # it becomes something else
+    if not all(isinstance(node.ctx, ast.Load) for node in named):  # it is reassigned
         return
     for node in _executed(function.body):
         if (name := _read(node, hp)) is not None:
-            yield Place(name, module, node.lineno)  # type: ignore[attr-defined]  # an expression has one
+            yield Place(name, module, node.lineno)  # type: ignore[attr-defined]  # any expression has a line number
 
 
 def _read(node: ast.AST, hp: str) -> str | None:
-    """Return the parameter that an expression reads of ``hp`` and fails without."""
+    """Return the parameter that an expression reads from ``hp`` without a default."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
             if owner == hp and reader in _READERS and not node.keywords:
@@ -256,7 +260,7 @@ def _read(node: ast.AST, hp: str) -> str | None:
 
 
 def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements that are surely reached, in their order."""
+    """Yield the nodes of statements that are certainly reached, in order."""
     for statement in body:
         if isinstance(statement, _LATER):
             continue
@@ -290,7 +294,7 @@ def _tests(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and what of it is evaluated in any case."""
+    """Yield a node and those of its parts that are evaluated in any case."""
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node

@@ -1,4 +1,4 @@
-"""Make the console that prints results for people, and results as JSON for programs."""
+"""The console that prints results for people, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ STYLES: Mapping[str, str] = {
 
 
 class _Console(Console):
-    """A console of which whoever prints hears that nobody reads on; by itself it ends the process."""
+    """A console that raises BrokenPipeError to its caller; Rich's own console would exit the process."""
 
     def on_broken_pipe(self) -> None:
-        """Raise the error that is being handled."""
+        """Re-raise the error that is being handled."""
         raise
 
 
 def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool = True) -> Console:
-    """Return a console that takes texts as they are: no markup, no emoji, colour only where the terminal has it.
+    """Return a console that prints texts literally, without markup or emoji, and with colour only if supported.
 
-    ``draws=False``: it writes lines alone, as into a file, whatever the terminal can do.
+    With ``draws=False`` it writes plain lines, as to a file, whatever the terminal supports.
     """
     terminal = None if draws else False
     return _Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
@@ -48,9 +48,9 @@ def has_blocks(encoding: str) -> bool:
 
 
 def document(*values: object) -> str:
-    """Return indented JSON of records, enumerations, paths and plain values; NaN and infinities are texts.
+    """Return records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
 
-    Of several records or mappings it is one of all their fields.
+    Several records or mappings are merged into one object with all of their fields.
     """
     told = [_simple(value) for value in values]
     merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
@@ -58,7 +58,7 @@ def document(*values: object) -> str:
 
 
 def _simple(value: object) -> object:
-    """Return ``value`` in the types of JSON; what is none of its types stays, for `plain` to refuse."""
+    """Convert ``value`` to the types of JSON. Other values are returned unchanged; `plain` refuses them."""
     if isinstance(value, Struct):
         return {name: _simple(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -1,7 +1,7 @@
-"""The live view of a running sweep: lines that are redrawn on a terminal, one line per finished trial elsewhere.
+"""The live view of a running sweep: lines redrawn on a terminal, or one line per finished trial elsewhere.
 
-A frame is one write: each line is overwritten and then cleared to its end, so that nothing flickers. The cursor waits
-below it and is never hidden, and no alternate screen is used: a process that is killed leaves a terminal that works.
+A frame is a single write. Each line is overwritten and then cleared to its end, which avoids flicker. The cursor stays
+below the frame and visible, and no alternate screen is used, so that a killed process leaves the terminal usable.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 
 class Screen:
-    """Draws frames on a terminal. Not for several threads at once."""
+    """Draws frames on a terminal. Not thread-safe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._file = console.file
-        self._drawn: list[int] = []  # the width of each line of the last frame
-        self._width = 0  # of the terminal at that time
+        self._drawn: list[int] = []  # the widths of the last frame's lines
+        self._width = 0  # the width of the terminal when that frame was drawn
 
     def draw(self, above: Sequence[Text], frame: Sequence[Text]) -> None:
-        """Write lines that stay, and below them a frame in the place of the last one.
+        """Write permanent lines, and below them a frame that replaces the last one.
 
-        Raises OSError where nobody reads any more.
+        Raises OSError if the terminal is gone.
         """
         up, width = self._rows(), self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
         if (
             above or width != self._width or not frame
-        ):  # rows that were wrapped would be joined when there is more room again
+        ):  # otherwise, wrapped rows would be joined when the terminal becomes wider
             parts += [_erased(up), *(f"{line}\r\n" for line in self._rendered(above))]
         parts.append(_NO_WRAP)
         for line, text in zip(self._rendered(frame), frame, strict=True):
-            # After a full line the cursor is still on its last character, which would be cleared.
+            # After a full line, the cursor is still on its last character, which clearing would delete.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
         _put(self._file, "".join(parts))
         self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
-        """Return how many rows the last frame takes: a terminal that became narrower may have wrapped its lines."""
+        """Return how many rows the last frame takes; in a terminal that became narrower, its lines may have wrapped."""
         width, height = max(self._console.size.width, 1), self._console.size.height
         return min(sum(max(-(-cells // width), 1) for cells in self._drawn), max(height - 1, 0))
 
@@ -75,25 +75,25 @@ class Screen:
 
 
 def _put(file: IO[str], text: str) -> None:
-    """Write at once, with a ``?`` for what the file's encoding has not."""
+    """Write and flush; characters that the file's encoding lacks become ``?``."""
     encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
     file.write(text.encode(encoding, "replace").decode(encoding))
     file.flush()
 
 
 def _erased(up: int) -> str:
-    """Clears ``up`` rows from the cursor on, and the one below them, without moving it.
+    """Return codes that clear ``up`` rows from the cursor down and the row below them, without moving the cursor.
 
-    Row by row: terminals keep what a clearing from their first row on takes away, as if it had scrolled off.
+    They clear row by row: some terminals move what is cleared at once from their first row into the scrollback.
     """
     return "\x1b[2K\x1b[B" * up + "\x1b[2K" + (f"\x1b[{up}A" if up else "")
 
 
 class Above(io.TextIOBase):
-    """Stands in for standard output while frames are drawn: its lines are told, to be written above them."""
+    """Replaces standard output while frames are drawn: passes each line on, to be written above the frame."""
 
     def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
-        self.rich_proxied_file = file  # what Rich's consoles take instead
+        self.rich_proxied_file = file  # Rich's consoles write to this instead
         self._tell = tell
         self._begun = ""
 
@@ -104,7 +104,7 @@ class Above(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """A line that has only begun waits for its end."""
+        """Do nothing; an unfinished line is kept until it ends."""
 
     def isatty(self) -> bool:
         return self.rich_proxied_file.isatty()
@@ -113,16 +113,16 @@ class Above(io.TextIOBase):
         return self.rich_proxied_file.fileno()
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # that of the base is writable
+    def encoding(self) -> str:  # type: ignore[override]  # writable in the base class
         return str(getattr(self.rich_proxied_file, "encoding", "utf-8"))
 
     def take_over(self) -> None:
-        """Be standard output, if that is what frames are drawn on."""
+        """Replace standard output, if it is the file that frames are drawn on."""
         if sys.stdout is self.rich_proxied_file:
             sys.stdout = self
 
     def give_back(self) -> None:
-        """Let standard output be what it was; tell a line that never ended."""
+        """Restore standard output; pass on an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
         if self._begun:
@@ -130,32 +130,32 @@ class Above(io.TextIOBase):
 
 
 def is_plain(encoding: str, environ: dict[str, str]) -> bool:
-    """Return whether a terminal shows nothing but ASCII, by what its encoding and its locale say.
+    """Return whether a terminal shows only ASCII, according to its encoding and locale.
 
-    Python takes UTF-8 in the locale C, whose users have asked for ASCII.
+    In the locale C, Python uses UTF-8, but its users have asked for ASCII.
     """
     if encoding.lower().replace("-", "").replace("_", "") != "utf8":
         return True
-    # Python itself sets LC_CTYPE where LANG is C.
+    # Not LC_CTYPE, which Python itself sets if LANG is C.
     said = environ.get("LC_ALL") or environ.get("LANG") or ""
     return said in ("C", "POSIX")
 
 
 DRAW_S = 0.25
-PATIENCE_S = 2.0  # with a terminal that does not take the last frame
-ALIKE = 3  # failures of one kind that leave a line each
+PATIENCE_S = 2.0  # seconds to wait for a terminal that does not accept the last frame
+ALIKE = 3  # number of failures of one kind that are shown
 
 
 class LiveView(Closing):
-    """Observes the events of a sweep and shows where it stands; drawn by a thread of its own, not by events.
+    """Follows the events of a sweep and shows its progress; a thread draws it, independently of the events.
 
-    ``quiet`` shows nothing. Best is said of completed trials only.
+    With ``quiet``, nothing is shown. The best is chosen among completed trials only.
     """
 
     def __init__(self, console: Console, outline: Outline, *, quiet: bool = False) -> None:
         self._console = console
         self.standing = Standing(outline)
-        self._lock = threading.Lock()  # of the standing and of the lines to come
+        self._lock = threading.Lock()  # guards the standing and the lines to be written
         self._above: list[Text] = []
         self._alike: Counter[str] = Counter()
         self._over = threading.Event()
@@ -163,7 +163,7 @@ class LiveView(Closing):
         drawn = console.is_terminal and not console.is_dumb_terminal
         self.plain = not drawn
         self.ascii_only = is_plain(console.encoding, dict(os.environ))
-        self.state = ""  # stands in the picture instead of what became of the sweep
+        self.state = ""  # shown in the picture instead of the sweep's own state, if not empty
         self._lines = not quiet and not drawn
         self._screen = Screen(console) if drawn and not quiet else None
         self._stdout = Above(console.file, self._tell)
@@ -173,38 +173,38 @@ class LiveView(Closing):
         return self
 
     def close(self) -> None:
-        """Clear the picture, so that what follows begins on a clean line."""
-        self._over.set()  # an event that comes later does not start it again
+        """Remove the picture, so that later output starts on a clean line."""
+        self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
         self._stdout.give_back()
         if thread is not None:
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """Write a line about the session itself."""
+        """Show a message about the session."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
             self._write(text)
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Observe what happened in earlier sessions without telling it in lines."""
+        """Process the events of earlier sessions without printing lines; no trial counts as running afterwards."""
         self.observe(events)
         self.standing.running.clear()
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Observe what has happened already, without telling it in lines."""
+        """Process past events without printing lines."""
         with self._lock:
             for event in events:
                 self.standing.observe(event)
 
     def forget(self) -> None:
-        """Begin with the first event once more."""
+        """Discard all events; the next one is taken as the first."""
         with self._lock:
             self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
-        """Observe an event; a trial that ended may be told in a line."""
+        """Process an event; print a line for a trial that ended, if the view prints lines or the trial failed."""
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
         with self._lock:
@@ -218,18 +218,18 @@ class LiveView(Closing):
 
     @property
     def over(self) -> bool:
-        """Whether the last session has ended in order."""
+        """Whether the last session has ended regularly."""
         return self.standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
-        """Return the picture as it is now; of a sweep that does not run any more, as it was at its last event."""
+        """Return the current picture; for a sweep that is not running, the picture at its last event."""
         with self._lock:
             last = self.standing.last
             now = time.time() if running or last is None else last
             return picture(self.standing, now, frame, state=state or self.state, running=running)
 
     def start(self) -> None:
-        """Begin to draw, where there is a terminal for it; the first event does as well."""
+        """Start the drawing thread if the output is a terminal. The first event also starts it."""
         if self._screen is None or self._thread is not None or self._over.is_set():
             return
         self._thread = threading.Thread(target=self._draw, args=(self._screen,), name="sweep-view", daemon=True)
@@ -249,11 +249,11 @@ class LiveView(Closing):
                 if over:
                     return
                 self._over.wait(DRAW_S)
-        except OSError:  # nobody reads any more (a lost terminal): the sweep goes on
+        except OSError:  # the terminal is gone; the sweep continues
             return
 
     def _tell(self, text: str, style: str = "") -> None:
-        """Have a line written above the picture."""
+        """Queue a line to be written above the picture."""
         plain = printable(text)
         line = Text(plain.encode("ascii", "replace").decode() if self.ascii_only else plain, style)
         with self._lock:
@@ -285,11 +285,11 @@ class LiveView(Closing):
     def _write(self, line: str) -> None:
         try:
             _put(self._console.file, f"{printable(line)}\n")
-        except OSError:  # nobody reads any more (a closed pipe, a lost terminal): the sweep goes on
+        except OSError:  # the pipe is closed or the terminal is gone; the sweep continues
             self._lines = False
 
 
 def on_terminal(spec: Spec, how: Options) -> LiveView:
-    """Return the view of a session in this terminal, of which nothing is shown where it is quiet."""
-    debugging = how.inline and spec.training.get("run_eagerly")  # the debugger writes to the terminal
+    """Return the view of a session on this terminal; with the quiet option it shows nothing."""
+    debugging = how.inline and spec.training.get("run_eagerly")  # a debugger uses the terminal
     return LiveView(console(draws=not debugging), Outline.of(spec), quiet=how.quiet)

@@ -1,4 +1,4 @@
-"""Show a plan, its histograms and a learning-rate range test on a terminal, or return them as plain data."""
+"""Plans, histograms, learning-rate range tests and throughput measurements, as text or plain data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def rates_as_dict(curve: Curve) -> dict[str, Value]:
 
 
 def rates_lines(curve: Curve) -> list[str]:
-    """Return the curve as text: smoothed losses over the logarithm of the rate, and the two suggestions."""
+    """Draw the curve of a learning-rate range test as text: smoothed losses over the logarithm of the rate.
+
+    The last two lines give the suggestions.
+    """
     title = f"{RATE} of {settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
         return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
@@ -72,12 +75,12 @@ def _said(curve: Curve) -> list[str]:
     return [f"  ^ falls fastest {falls}", f"  x diverges {rises}"]
 
 
-_BARS = {False: " ▁▂▃▄▅▆▇█", True: " .:-=+*%@"}  # for a terminal that has ASCII alone
+_BARS = {False: " ▁▂▃▄▅▆▇█", True: " .:-=+*%@"}  # True: for a terminal that has only ASCII
 _MANY_RUNGS = 8
 
 
 def throughput_as_dict(found: Throughput) -> dict[str, Value]:
-    """Return what was measured for JSON: all ways in their order, and the fastest."""
+    """Return the measurements for JSON: all settings in the order in which they were tried, and the fastest."""
     return {"tried": [_way(one) for one in found.tried], "fastest": _way(found.fastest)}
 
 
@@ -88,7 +91,7 @@ def _way(one: Measured) -> dict[str, Value]:
 
 
 def show_throughput(found: Throughput, params: Params, target: Console) -> None:
-    """Print the ways that were tried, and what to write for the fastest."""
+    """Print the settings that were tried, and what to write in the file for the fastest one."""
     file, fastest = found.tried[0], found.fastest
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
     columns: dict[str, list[str]] = {
@@ -127,7 +130,7 @@ def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[s
 
 
 def show_plan(plan: Plan, target: Console) -> None:
-    """Print what a sweep will do."""
+    """Print a plan."""
     spec, share = plan.spec, plan.devices
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
     gpus = "a GPU, shared as measured" if spec.resources.gpus == "auto" else f"{share.gpus:g} GPU"
@@ -171,7 +174,7 @@ def show_plan(plan: Plan, target: Console) -> None:
 
 
 def price_line(plan: Plan) -> str:
-    """Return what a sweep trains, takes and costs, as far as that is known, in a line."""
+    """Summarize trials, epochs, time and cost in one line, as far as they are known."""
     parts = [f"trials {_trials(plan)}", f"epochs {_epochs(plan)}", _hours(plan) if plan.timing else "", _cost(plan)]
     return "; ".join(part for part in parts if part)
 
@@ -286,7 +289,7 @@ def _rung(rung: Rung) -> str:
 
 
 def _ends(spec: Spec) -> str:
-    """Return what may end the sweep before its trials do."""
+    """Describe the limits that may end the sweep before all trials have ended."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = (
         (budget.hours, "hours"),
@@ -311,7 +314,7 @@ def _hours(plan: Plan) -> str:
 
 
 def _cost(plan: Plan) -> str:
-    """Return what the GPUs of a sweep cost, where they have a price."""
+    """Describe the cost of the GPUs; "" if they have no price."""
     price, hours = plan.spec.resources.price, plan.gpu_hours
     if price is None or not plan.devices.gpus:
         return ""
@@ -324,7 +327,7 @@ def _cost(plan: Plan) -> str:
 
 
 def offers_grid(offers: Sequence[Offer]) -> Grid:
-    """Return what a sweep would take on other machines."""
+    """Tabulate time and cost of the sweep on other machines."""
     rows = [
         [
             one.machine.name,
@@ -348,7 +351,7 @@ def _baseline(plan: Plan) -> str:
 
 
 def _confirms(plan: Plan) -> str:
-    """Return what fresh seeds for the finalists take at most."""
+    """Describe the most that the fresh seeds of the finalists take."""
     found, confirm = plan.confirming, plan.spec.confirm
     if found is None or confirm is None:
         return ""
@@ -364,7 +367,7 @@ def _confirms(plan: Plan) -> str:
 
 
 def _tells(one: Detectable) -> str:
-    """Return which differences are told from luck."""
+    """Describe which differences between configurations the seeds can detect."""
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
@@ -380,7 +383,7 @@ def _tells(one: Detectable) -> str:
 
 
 def _held_out(one: Detectable) -> str:
-    """Return what the examples that validate hide, whatever the seeds."""
+    """Describe which differences are within the error of the validation examples, however many seeds are used."""
     if one.examples is None or one.known is None:
         return ""
     found = one.examples

@@ -1,6 +1,7 @@
-"""Where a sweep stands, as lines of text: for the live view, for `status --watch` and for notebooks.
+"""The progress of a sweep as lines of text, for the live view, `status --watch` and notebooks.
 
-A pure function of the standing, the time and the room available: it never returns more or longer lines than fit.
+A pure function of the standing (`Standing`, all counts and times of the sweep), the time and the size of the terminal.
+It never returns more or longer lines than fit.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from sweep.text import counted, duration, figure, money, printable, roughly, sco
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_NOT_A_NUMBER = "x"  # for what is no number
+_NOT_A_NUMBER = "x"  # stands for NaN and infinities
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """Return one character per value, between the least and the greatest of them; ``x`` for NaN and infinities."""
+    """Return one character per value, scaled from the minimum to the maximum; ``x`` for NaN and infinities."""
     levels = _LEVELS[ascii_only]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    # Halved, for the difference of two doubles need not be one.
+    # Halved, because the difference of two doubles may overflow.
     span = high / 2 - low / 2
 
     def level(value: float) -> str:
@@ -40,7 +41,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is of 1."""
+    """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is between 0 and 1."""
     share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
     if ascii_only:
         inner = max(width - 2, 0)
@@ -51,19 +52,19 @@ def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str
     return filled, "░" * (width - len(filled))
 
 
-LABEL = 8  # columns of the first word of a line
+LABEL = 8  # width in columns of the label at the start of a line
 GAP = "  "
-RUNGS = 6  # at most, of those that were reached last
-FAILURES, ENDED = 3, 6  # lines at most
+RUNGS = 6  # the maximum number of rungs shown; the latest ones are kept
+FAILURES, ENDED = 3, 6  # the maximum number of lines of each
 SHORTEST_BAR, LONGEST_BAR = 12, 60
-TALL = 16  # lines, from which on what is too long for one may take two
+TALL = 16  # from this height in lines, a part that is too long may take two lines
 
-_Part = tuple[str, str]  # a text and its style
+_Part = tuple[str, str]  # text and style
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The room that a picture has, in columns and lines, and whether there is nothing but ASCII."""
+    """The size of a picture in columns and lines, and whether only ASCII can be shown."""
 
     width: int = 80
     height: int = 24
@@ -71,14 +72,14 @@ class Frame:
 
 
 def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
-    """Return the lines, the most important ones where there is no room for all.
+    """Return the lines of the picture; if they do not all fit, the most important ones.
 
-    ``now`` is in seconds since 1970. ``state`` stands behind the name instead of what its events tell. A sweep that is
-    not ``running`` has no rate and no end to come, though it may not have ended in order.
+    ``now`` is in seconds since 1970. ``state`` replaces the state after the name that follows from the events. For a
+    sweep that is not ``running``, no rate and no remaining time are shown, even if its end was not logged.
     """
     if frame.height < 1 or frame.width < 1:
         return []
-    heads = (  # in their order, each with its importance
+    heads = (  # in display order, each with its priority: low numbers are kept first
         (3, _title(standing, state)),
         (0, _progress(standing, now, frame, running=running)),
         (2, _flow("", _counts(standing, now, running=running), frame)),
@@ -178,7 +179,7 @@ def _use(standing: Standing) -> list[_Part]:
 
 
 def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
-    """Parts one after the other, on a second line where there is room for one; the rest of them is cut off."""
+    """Arrange parts on one line, or on two if the frame is tall enough; what does not fit is cut off."""
     if not parts:
         return []
     indent = f"{label:<{LABEL}}" if label else ""
@@ -195,11 +196,11 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
 
 
 def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
-    """Running trials, failures and those that ended last, in the room that is left."""
+    """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
     failures = _failures(standing.failures)
     ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
     at_work = list(standing.running.values()) if running else []
-    room -= 1  # a line between, which is worth one to small terminals as well
+    room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
     of_failures = failures[: min(FAILURES, max(room // 3, 1 if room > 2 or not at_work else 0))]
@@ -267,6 +268,6 @@ def _line(parts: Sequence[_Part], frame: Frame) -> Text:
 
 
 def _plain(text: str, *, ascii_only: bool) -> str:
-    """Return a text that takes one line, and nothing but characters that can be shown."""
+    """Return a text on one line without unprintable characters, in ASCII if asked."""
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     return plain.encode("ascii", "replace").decode() if ascii_only else plain

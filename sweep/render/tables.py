@@ -1,7 +1,7 @@
-"""What sweeps found as tables and lines on a terminal, and as plain text elsewhere.
+"""Results as tables and lines of text.
 
-Rankings, finalists, lists of sweeps and plans as tables; costs, how much of its budget a search needed, and replays in
-a few lines.
+Tables: rankings, finalists, lists of sweeps, configurations of a plan. Lines: costs, the efficiency of a search,
+replays.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table before it meets a terminal: texts by column name."""
+    """A table as texts by column, before it is laid out."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 def show(grid: Grid, target: Console) -> None:
-    """Print a table; where the terminal is too narrow for it, each row as a block of ``name  value`` lines.
+    """Print a table; on a terminal that is too narrow, print each row as a block of ``name  value`` lines.
 
-    Columns without any content are left out.
+    Empty columns are left out.
     """
     grid = _printable(filled(grid))
     columns = range(len(grid.columns))
@@ -59,7 +59,7 @@ def show(grid: Grid, target: Console) -> None:
 
 
 def filled(grid: Grid) -> Grid:
-    """Without the columns that hold nothing."""
+    """Return the table without its empty columns."""
     columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
     rows = tuple(tuple(row[at] for at in columns) for row in grid.rows)
     return Grid(tuple(grid.columns[at] for at in columns), rows)
@@ -92,7 +92,7 @@ def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
 
 
 def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
-    """Return the best ``limit`` configurations, with the parameters that tell them apart."""
+    """Tabulate the best ``limit`` configurations, with the parameters in which they differ."""
     rows = ranking.rows[:limit]
     several = len({row.sweep for row in ranking.rows}) > 1
     columns: dict[str, list[str]] = {
@@ -112,14 +112,14 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
-    """Yield what follows a table: how verdicts were reached, and the answer."""
+    """Yield the lines below a ranking: how verdicts were reached, and the answer."""
     if ranking.method:
         yield f"method   {ranking.method}"
     yield f"answer   {answer}"
 
 
 def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
-    """Return what the repeats say; nothing of one training each."""
+    """Return the columns with the verdicts; none if each configuration was trained only once."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
@@ -137,7 +137,7 @@ def _difference(row: Ranked) -> str:
 
 
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:
-    """Return the sweeps of a results folder."""
+    """Tabulate the sweeps of a results folder."""
     rows = list(listed)
     return grid_of(
         {
@@ -155,20 +155,20 @@ def sweeps_grid(listed: Iterable[Listed]) -> Grid:
 
 
 def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
-    """Return the jobs of sweeps: name, state, id, start and results of each."""
+    """Tabulate submitted jobs: sweep, state, id, start and results folder of each."""
     names = ("sweep", "job is", "job", "started", "results")
     rows = [(sweep, state, job, "" if at is None else moment(at), results) for sweep, state, job, at, results in jobs]
     return Grid(names, tuple(rows))
 
 
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
-    """Configurations of a plan, by number; only what is not the same in all of them."""
+    """Tabulate numbered configurations of a plan, with the parameters in which they differ."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}
     return _with_params(columns, configurations, varying(configurations))
 
 
 def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
-    """Return a table with the parameters after the other columns, from which ``param.`` tells one of the same name."""
+    """Append the parameters as columns; a parameter with the name of another column is prefixed with ``param.``."""
     for name in names:
         cells = [setting(one[name]) if name in one else "" for one in configurations]
         columns[f"param.{name}" if name in columns else name] = cells
@@ -176,23 +176,26 @@ def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params]
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
-    """Return a table of its columns by name."""
+    """Make a table from its columns."""
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 def _status(row: Ranked) -> str:
-    """Return the status; of repeats with different ones, how many have which."""
+    """Return the status of a configuration; if its repeats differ, the count of each status."""
     counts = Counter(trial.status for trial in row.trials)
     return row.status.value if list(counts) == [row.status] else counted_by(counts)
 
 
 def _parts(row: Ranked) -> str:
-    """Into how many parts batches were cut that did not fit into memory: batch statistics are those of a part."""
+    """Return into how many parts batches were split to fit into memory.
+
+    It is shown because batch statistics are computed per part.
+    """
     return ", ".join(str(count) for count in sorted({trial.accumulate or 1 for trial in row.trials} - {1}))
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
-    """Return ``12 completed, 3 pruned``."""
+    """Format counts: ``12 completed, 3 pruned``."""
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
@@ -209,14 +212,14 @@ def _interval(one: Score | None) -> str:
 
 
 def show_finalists(ranking: Ranking, target: Console) -> None:
-    """Print who was given fresh seeds, what was promised and what they kept; nothing where there were none."""
+    """Print the finalists with their scores in the search and with fresh seeds; nothing if no seeds were added."""
     if ranking.confirmed is not None:
         target.print()
         show(finalists_grid(ranking.confirmed), target)
 
 
 def finalists_grid(found: Confirmation) -> Grid:
-    """Return the finalists, the best first."""
+    """Tabulate the finalists, best first."""
     rows = found.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],
@@ -236,7 +239,7 @@ NAMED_TRIALS = 5
 
 
 def cost_lines(costs: Costs) -> Iterator[str]:
-    """Training and overhead, what was fused, and the trials that starve."""
+    """Yield lines about training time, overhead, fused trials, and trials that waited for data."""
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
@@ -257,11 +260,15 @@ def cost_lines(costs: Costs) -> Iterator[str]:
         yield f"{costs.sweep}: starved of data: trial {named}{more}; see docs/data.md"
 
 
-FEW = 5  # configurations below which a correlation tells nothing
+FEW = 5  # with fewer configurations, no correlation is shown
 
 
 def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
-    """Yield what a part of the budget would have found, the control of one epoch, and what early epochs told."""
+    """Yield lines about the efficiency of searches.
+
+    For each sweep: what part of the budget would have found, how the leader after epoch 1 ended, and how well the
+    scores at early epochs predicted the final ones.
+    """
     epochs = [one.budgets[0] for one in worths if one.budgets and one.budgets[0].unit == "epochs"]
     common = min((one.budgets[-1] for one in epochs), default=0.0)
     for one in worths:
@@ -281,7 +288,7 @@ def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
 
 
 def held_out_lines(one: HeldOut | None) -> Iterator[str]:
-    """Yield how far the examples that validated can be trusted."""
+    """Yield the margin of error that comes from the limited number of validation examples."""
     if one is not None:
         yield (
             f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
@@ -314,7 +321,7 @@ def _ordinal(number: int) -> str:
 
 
 def replay_lines(found: Replay, metric: str) -> list[str]:
-    """Return what a stopping rule would have done, for a reader."""
+    """Describe what a stopping rule would have done."""
     named = settings(found.winner_params, varying([found.winner_params, {}]))
     capped = "" if found.run_cap is None else f", the first {found.run_cap} configurations of an ordering"
     told = [
@@ -346,7 +353,7 @@ def _extreme(one: Extreme, found: Replay, metric: str) -> str:
 
 
 def _spread(spread: Spread) -> str:
-    """Return ``120 (100 to 140)``: the median and the middle 95 %."""
+    """Format the median and the middle 95 %: ``120 (100 to 140)``."""
     if spread.low == spread.high:
         return _count(spread.median)
     return f"{_count(spread.median)} ({_count(spread.low)} to {_count(spread.high)})"
@@ -354,12 +361,12 @@ def _spread(spread: Spread) -> str:
 
 def _count(value: float) -> str:
     if math.isinf(value):
-        return "all"  # nothing that it keeps is comparable
+        return "all"  # nothing that is kept can be compared
     return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)
 
 
 def lineage_lines(steps: Sequence[Step]) -> list[str]:
-    """Return who trained the best trial, with what; nothing where that is one trial."""
+    """Describe which trials trained the epochs of the best trial, with which parameters; empty if it is no copy."""
     if len(steps) < 2:
         return []
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)

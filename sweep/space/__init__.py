@@ -1,13 +1,13 @@
-"""The search space: parameters in file order, when they apply, and what must hold between them.
+"""The search space: parameters in file order, the conditions under which they apply, and constraints between them.
 
-A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose condition does
-not hold. The space completes points, checks them and enumerates all of them; how a single value is chosen is left to
-searchers. Configurations to start with, given in part or whole, are completed to points of the space.
+A point of the space is a plain dict of flat, dotted names in file order. Parameters whose condition does not hold are
+absent. The space completes, checks and enumerates points; searchers choose the single values. Initial configurations,
+partial or whole, are completed to points of the space.
 
-Where hardly a random point meets the constraints, points are repaired, then moved about. Such a point is a number from
-0 to 1 for each drawn parameter, of its own distribution. Moving one or two of them at a time downhill in
-`Space.distance` repairs it; a Gibbs walk by slice sampling (Neal 2003), whose target is the space's own distribution
-where the constraints hold, then takes it away from the border at which repairs end.
+If random points hardly ever meet the constraints, points are repaired and then moved at random. For this, a point is a
+number from 0 to 1 for each drawn parameter, on the scale of its distribution. Repairing moves one or two of them at a
+time downhill in `Space.distance`. Repaired points lie at the border of the feasible region; a Gibbs walk with slice
+sampling (Neal 2003), whose target is the space's own distribution under the constraints, moves them away from it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from sweep.space.draws import Belief, count_grid, from_unit, to_unit
 from sweep.space.expressions import Expression, UndefinedError
 
 MAX_ENUMERATED = 100_000
-"""Combinations that conditions, ties and constraints may make us visit one by one to count a space."""
+"""Maximum number of combinations that are visited one by one to count a space with conditions, ties or constraints."""
 
 
 def same(one: Value, other: Value) -> bool:
-    """Return whether two values are equal as people see it: 1 is 1.0, but not true."""
+    """Return whether two values are equal to a reader of the file: 1 equals 1.0, but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A test for one of several values."""
+    """Tests for one of several values."""
 
     values: tuple[Value, ...]
 
@@ -46,7 +46,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A test for a number from ``min`` to ``max``, both included."""
+    """Tests for a number from ``min`` to ``max``, both included."""
 
     min: float = -math.inf
     max: float = math.inf
@@ -60,7 +60,7 @@ Test: TypeAlias = OneOf | Between
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Tests on other parameters that must all pass; an absent parameter passes none."""
+    """Tests on other parameters, all of which must pass; an absent parameter passes none."""
 
     tests: tuple[tuple[str, Test], ...]
 
@@ -74,10 +74,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One hyperparameter: its flat, dotted name, its domain, and when it applies.
+    """One hyperparameter: its flat, dotted name, its domain, and the condition under which it applies.
 
-    ``grid_count`` is the number of values that a grid takes from a continuous domain, ``belief`` where the author
-    takes the best value to be.
+    ``grid_count`` is the number of values that a grid takes from a continuous domain, ``belief`` the author's guess of
+    the best value.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Parameter:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The parameters that decide whether this one applies, or what it is."""
+        """The parameters that determine whether this one applies, or its value."""
         tied = self.domain.expression.names if isinstance(self.domain, Tied) else frozenset()
         return tied | (self.when.names if self.when else frozenset())
 
@@ -99,15 +99,15 @@ class Parameter:
 
     @property
     def adaptable(self) -> bool:
-        """Whether an evolution strategy can adapt it: a number that every trial has, of more than one value."""
+        """Whether an evolution strategy can adapt it: a number with more than one value that every trial has."""
         if self.when is not None or not isinstance(self.domain, Range):
             return False
         return from_unit(self.domain, 0.0) != from_unit(self.domain, 1 - 1e-9)
 
     def applies(self, params: Params) -> bool:
-        """Return whether it is part of a point that holds ``params`` so far.
+        """Return whether it belongs to a point that has ``params`` so far.
 
-        A tied value without one of its sources does not apply.
+        A tied parameter does not apply if one of its sources is absent.
         """
         tied = not isinstance(self.domain, Tied) or self.domain.expression.names <= params.keys()
         return tied and (self.when is None or self.when.holds(params))
@@ -120,7 +120,7 @@ _Values: TypeAlias = Callable[[Parameter], tuple[Value, ...]]
 class Space:
     """All parameters of a sweep and the constraints between them.
 
-    Raises ``ValueError`` for names that are double, unknown, or wait for each other in a circle.
+    Raises ``ValueError`` if names are duplicate or unknown, or if parameters depend on each other in a cycle.
     """
 
     parameters: tuple[Parameter, ...]
@@ -141,22 +141,22 @@ class Space:
 
     @cached_property
     def has_beliefs(self) -> bool:
-        """Whether the author says where the best is."""
+        """Whether the author has guessed a best value for any parameter."""
         return any(parameter.belief is not None for parameter in self.parameters)
 
     @property
     def varying(self) -> dict[str, Domain]:
-        """The parameters that are not the same in all points, and what they can be."""
+        """The parameters that are not constants, with their domains."""
         return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """The parameters that all points have, with the same value."""
+        """The parameters that every point has with the same value."""
         return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """The parameters that differ between points and are not numbers of all of them: code may branch on these."""
+        """The parameters that vary and are not numbers in every point; code may branch on these."""
         numbers = {
             one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
         }
@@ -164,7 +164,7 @@ class Space:
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
-        """File order, but each parameter after those that it needs."""
+        """The parameters in file order, except that each follows those that it needs."""
         order: list[Parameter] = []
         waiting = list(self.parameters)
         while waiting:
@@ -177,9 +177,9 @@ class Space:
         return tuple(order)
 
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
-        """Return a point whose values ``draw`` chooses, asked for every drawn parameter that applies.
+        """Return a point; ``draw`` chooses the value of every drawn parameter that applies.
 
-        Raises `UndefinedError` where a tied value has no result.
+        Raises `UndefinedError` if a tied value has no result.
         """
         params: dict[str, Value] = {}
         for parameter in self._order:
@@ -194,7 +194,7 @@ class Space:
         return self._in_file_order(params)
 
     def feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
-        """`complete`, or None where a constraint is violated or a tied value has no result."""
+        """Return `complete`, or None if a constraint is violated or a tied value has no result."""
         try:
             params = self.complete(draw)
         except UndefinedError:
@@ -202,26 +202,26 @@ class Space:
         return None if self.violated(params) else params
 
     def violated(self, params: Params) -> list[str]:
-        """Return the constraints that do not hold, as text.
+        """Return the violated constraints as text.
 
-        One that names an absent parameter does not apply; one without a result does not hold.
+        A constraint on an absent parameter does not apply; one without a result is violated.
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
 
     def distance(self, params: Params) -> float:
-        """Return how far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
+        """Return the distance to a point that meets the constraints: 0 if it does, smaller the nearer it is."""
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
     def fixed(self, values: Params) -> Space:
-        """Return the part of the space in which these parameters have these values."""
+        """Return the subspace in which these parameters have these values."""
         domains = {name: Constant(value) for name, value in values.items()}
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """Return the point of this space that a trial of another sweep amounts to; None if it is none.
+        """Return a trial of another sweep as a point of this space, or None if it is not one.
 
-        The trial has every drawn parameter that applies here, with a value that is possible here, it meets
-        the constraints, and what else both name is the same.
+        The trial must have every drawn parameter that applies here, with a value that is possible here; it must meet
+        the constraints, and parameters that both have must be equal.
         """
 
         def known(parameter: Parameter) -> Value:
@@ -237,14 +237,17 @@ class Space:
         return params if same else None
 
     def grid(self) -> Iterator[dict[str, Value]]:
-        """Return all points of the grid, without repeats, the first parameter varying slowest.
+        """Return all points of the grid without duplicates; the first parameter varies slowest.
 
         Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
         """
         return self._feasible_points(grid_values)
 
     def grid_size(self) -> int:
-        """Return the number of points of the grid; raise as `grid`, and `InputError` if it is beyond counting."""
+        """Return the number of points of the grid.
+
+        Raises the errors of `grid`, and `InputError` if it is too large to count.
+        """
         size = self._count(grid_values)
         if size is None:
             what = f"more than {MAX_ENUMERATED:,} combinations to check against conditions and constraints"
@@ -257,7 +260,7 @@ class Space:
 
     @cached_property
     def cardinality(self) -> int | None:
-        """The number of different points; None if it is infinite or beyond counting."""
+        """The number of different points; None if it is infinite or too large to count."""
         if any(p.drawn and choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)
@@ -268,7 +271,11 @@ class Space:
                 yield self._in_file_order(params)
 
     def _count(self, values: _Values) -> int | None:
-        """Enumerates only parameters that others depend on; the rest multiply."""
+        """Count the feasible points.
+
+        Only parameters that others or constraints depend on are enumerated; the numbers of values of the others are
+        multiplied.
+        """
         named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
         decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
         free = [(p, len(values(p))) for p in self._order if p not in decisive]
@@ -285,7 +292,7 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """Return the values that a grid takes from a parameter; ``ValueError`` if they are without end."""
+    """Return the values that a grid takes from a parameter. Raises ``ValueError`` if they are infinitely many."""
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
         return count_grid(parameter.domain, parameter.grid_count)
     return _all_values(parameter)
@@ -299,9 +306,9 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
-    """Yield all combinations as nested loops over ``order``, without those where a tied value is undefined.
+    """Yield all combinations as nested loops over ``order``, except those in which a tied value is undefined.
 
-    The yielded dict is reused: copy what is kept.
+    The yielded dict is reused; copy it to keep it.
     """
     options = [() if isinstance(p.domain, Tied) else values(p) for p in order]
     params: dict[str, Value] = {}
@@ -339,9 +346,10 @@ def _holds(constraint: Expression, params: Params) -> bool:
 def completed(
     space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
 ) -> list[Params]:
-    """Return the points that ``starts`` become, without repeats.
+    """Return the points that ``starts`` are completed to, without duplicates.
 
-    ``complete`` finds a point of what a start leaves of the space, given its place and the keys of those before it.
+    ``complete`` returns a point of the subspace that a start fixes, or None. It gets the subspace, the position of the
+    start and the keys of the earlier points.
     """
     points: list[Params] = []
     tried: set[str] = set()
@@ -354,14 +362,14 @@ def completed(
 
 
 def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
-    """Return ``starts``, completed by what comes first in the grid."""
+    """Complete each of ``starts`` to the first point of its grid that was not used before."""
     return completed(
         space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
     )
 
 
 def beside_grid(space: Space, points: Iterable[Params]) -> int:
-    """Return how many of these points the space's grid does not have."""
+    """Return how many of these points are not on the grid of the space."""
     values = {
         parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
     }
@@ -369,23 +377,26 @@ def beside_grid(space: Space, points: Iterable[Params]) -> int:
 
 
 DRAWS = 4000
-"""Random points to find one that is allowed, before one is repaired; where 1 in 1,000 is, all miss it 1 time in 50."""
+"""Number of random points tried to meet the constraints before points are repaired.
 
-_STARTS = 10  # points that are repaired before the walk begins at the witness
-_STEPS = 1500  # of a repair
-_STALLED = 400  # steps without getting nearer, after which a repair is given up
-_ROUNDS = 4  # of a walk, over all parameters that constraints depend on
-_WALKS = 40  # from the witness
+If 1 in 1,000 points meets them, all of these fail with a probability of 1 in 50.
+"""
+
+_STARTS = 10  # points that are repaired before a walk starts from the witness
+_STEPS = 1500  # maximum steps of a repair
+_STALLED = 400  # steps without progress after which a repair is given up
+_ROUNDS = 4  # rounds of a walk over all decisive parameters
+_WALKS = 40  # number of walks from the witness
 
 
 def witness(space: Space) -> dict[str, Value] | None:
-    """Return a point of the space that meets its constraints, the same one every time; None if none was found."""
-    numbers = random.Random(0)  # not cryptographic: any fixed sample will do
+    """Return a point that meets the constraints, always the same one; None if none was found."""
+    numbers = random.Random(0)  # not cryptographic; any fixed sample works
     return next(_drawn(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
 
 
 def allowed_share(space: Space) -> float:
-    """Return the share of random points that meet the constraints, as a sample has it."""
+    """Estimate the share of random points that meet the constraints."""
     return sum(1 for _ in _drawn(space, random.Random(0).random)) / DRAWS
 
 
@@ -397,10 +408,10 @@ def _drawn(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Val
 
 
 def near(space: Space, start: Params, uniform: Callable[[], float], *, walk: bool = True) -> Iterator[dict[str, Value]]:
-    """Allowed points, a few dozen at most: near ``start`` first, or with ``walk`` anywhere.
+    """Yield up to a few dozen points that meet the constraints: first near ``start``, or with ``walk`` anywhere.
 
-    ``uniform`` draws numbers from [0, 1). The points depend on ``start`` and ``uniform`` alone; there is at least one
-    where there is a `witness`.
+    ``uniform`` draws numbers from [0, 1). The points depend only on ``start`` and ``uniform``. At least one is yielded
+    if the space has a `witness`.
     """
     first = _Point.at(space, start, uniform)
     if first.repair():
@@ -431,12 +442,12 @@ def _repaired(space: Space, uniform: Callable[[], float], *, walk: bool = False)
 class _Point:
     space: Space
     units: dict[str, float]
-    decisive: tuple[str, ...]  # drawn parameters that constraints depend on
+    decisive: tuple[str, ...]  # drawn parameters that the constraints depend on
     uniform: Callable[[], float]
 
     @classmethod
     def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
-        """Return a point, with random numbers for the parameters that ``params`` lack."""
+        """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
         units = {p.name: to_unit(p.domain, params[p.name]) if p.name in params else uniform() for p in drawn}
         return cls(space, units, tuple(name for name in units if name in _named(space)), uniform)
@@ -453,12 +464,12 @@ class _Point:
         return self.space.distance(params)
 
     def repair(self) -> bool:
-        """Move downhill to where the constraints hold; whether it came there."""
+        """Move downhill until the constraints hold; return whether they do."""
         best, stalled = self.distance({}), 0
         for _ in range(_STEPS):
             if best == 0 or stalled > _STALLED or not self.decisive:
                 break
-            stuck = stalled > _STALLED // 3  # else it stays near its start
+            stuck = stalled > _STALLED // 3  # otherwise it stays near its start
             moved = dict.fromkeys((self._any(), self._any()), 0.0)
             for name in moved:
                 moved[name] = self.uniform() if stuck and self.uniform() < 0.3 else self._step(self.units[name])
@@ -470,10 +481,10 @@ class _Point:
         return best == 0
 
     def walk(self) -> None:
-        """Redraw one decisive parameter after the other, each from where the others allow it to be."""
+        """Redraw the decisive parameters one by one, each from the values that the others allow."""
         for name in self.decisive * _ROUNDS:
             here, low, high = self.units[name], 0.0, 1.0
-            for _ in range(60):  # halves the range on average: below 1e-16 it is back where it was
+            for _ in range(60):  # each step halves the range on average; below 1e-16 the value is unchanged
                 there = low + self.uniform() * (high - low)
                 if self.distance({name: there}) == 0:
                     self.units[name] = there
@@ -491,9 +502,9 @@ class _Point:
 
 
 def _named(space: Space) -> set[str]:
-    """Return the parameters on which constraints and ties depend, in a row of any length."""
+    """Return the parameters that constraints and ties depend on, directly or through other parameters."""
     named: set[str] = set().union(*(c.names for c in space.constraints))
-    for parameter in reversed(space.parameters):  # what a parameter needs stands above it
+    for parameter in reversed(space.parameters):  # a parameter's dependencies precede it
         if parameter.name in named or not parameter.drawn:
             named |= parameter.needs
     return named

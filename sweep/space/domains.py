@@ -1,8 +1,8 @@
-"""The values that one parameter can take.
+"""The sets of values that a parameter can take.
 
-`Domain` is a closed union of plain data, and every function over it is a `match`. A quantum ``q``
-means ``round(x / q) * q`` as in W&B sweeps, kept inside the bounds, exact in decimals, and whole
-numbers when ``q`` is one. How values are drawn is in `sweep.space.draws`.
+`Domain` is a closed union of plain data, and every function on it is a `match`. A quantum ``q`` means
+``round(x / q) * q`` as in W&B sweeps, but kept within the bounds, computed exactly in decimals, and giving integers if
+``q`` is one. Drawing values is the task of `sweep.space.draws`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_CHOICES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One value, never searched."""
+    """A single value, never searched."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Categorical:
-    """One of several values of any kind, equally likely or by ``probabilities`` that sum to one."""
+    """One of several values of any kind, equally likely or with ``probabilities`` that sum to one."""
 
     values: tuple[Value, ...]
     probabilities: tuple[float, ...] | None = None
@@ -47,7 +47,7 @@ class Categorical:
 
 @dataclass(frozen=True, slots=True)
 class IntUniform:
-    """Whole numbers from ``low`` to ``high``, both included; with ``q`` its multiples, equally likely."""
+    """Integers from ``low`` to ``high``, both included; with ``q`` its multiples, equally likely."""
 
     low: int
     high: int
@@ -76,8 +76,8 @@ class Uniform:
 class LogUniform:
     """Numbers whose logarithm is uniform, between the real bounds ``low`` and ``high``.
 
-    W&B's ``inv_log_uniform`` (log(1/X) uniform) is the same distribution, for log(1/X) = -log X:
-    its exponents min and max are low = exp(-max) and high = exp(-min) here.
+    W&B's ``inv_log_uniform`` (log(1/X) uniform) is the same distribution, because log(1/X) = -log X. Its exponents min
+    and max correspond to low = exp(-max) and high = exp(-min) here.
     """
 
     low: float
@@ -143,17 +143,17 @@ Domain: TypeAlias = Constant | Categorical | Range | Tied
 
 
 def key(value: Value | Params) -> str:
-    """Canonical text of a value or of a trial's parameters, equal where they are the same.
+    """Return a canonical text of a value or of a trial's parameters, equal for equal values.
 
-    Whole numbers, floats and booleans differ: ``1``, ``1.0`` and ``true``.
+    Integers, floats and booleans differ: ``1``, ``1.0`` and ``true``.
     """
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def configuration(params: Params) -> str:
-    """Text that is equal for equal configurations, whether their parameters come out of a log or out of a table.
+    """Return a text that is equal for equal configurations, whether they come from a log or from a table.
 
-    A table has floats for whole numbers that stand beside floats, and None where a log has nothing.
+    A table stores integers as floats if a column also has floats, and None where a log has no entry.
     """
     known = sorted((name, value) for name, value in params.items() if value is not None)
     return repr([(name, _exact(value)) for name, value in known])
@@ -168,7 +168,7 @@ HasParams = TypeVar("HasParams", bound=_HasParams)
 
 
 def by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
-    """Return trials by the name of their configuration, in the order in which these come first."""
+    """Group trials by configuration, in the order of the first trial of each."""
     groups: dict[str, list[HasParams]] = {}
     for trial in trials:
         groups.setdefault(configuration(trial.params), []).append(trial)
@@ -196,7 +196,7 @@ def contains(domain: Domain, value: Value) -> bool:
 
 
 def choices(domain: Domain) -> tuple[Value, ...] | None:
-    """Return all values in their order, without repeats; None if continuous or more than `MAX_CHOICES`."""
+    """Return all values in order, without duplicates; None if continuous or more than `MAX_CHOICES`."""
     match domain:
         case Constant(value):
             return (value,)
@@ -215,7 +215,7 @@ def choices(domain: Domain) -> tuple[Value, ...] | None:
 
 
 def snap(domain: Range, x: float) -> int | float:
-    """Return the value of the domain nearest to ``x``: inside its bounds and on its quantum."""
+    """Return the value of the domain nearest to ``x``: within its bounds and on its quantum."""
     q, (low, high) = quantum(domain), bounds(domain)
     if q is None:
         return min(max(x, low), high)
@@ -224,7 +224,7 @@ def snap(domain: Range, x: float) -> int | float:
 
 
 def bounds(domain: Range) -> tuple[float, float]:
-    """Smallest and largest value, infinite where there is none."""
+    """Return the smallest and the largest value, infinite if unbounded."""
     match domain:
         case Normal():
             return -math.inf, math.inf
@@ -237,7 +237,7 @@ def bounds(domain: Range) -> tuple[float, float]:
 
 
 def most(domain: Range, sigmas: float) -> tuple[float, float]:
-    """Return `bounds`, where there are none those of so many standard deviations."""
+    """Return `bounds`; for unbounded domains, ``sigmas`` standard deviations on both sides of the mean."""
     match domain:
         case Normal(mu, sigma):
             return mu - sigmas * sigma, mu + sigmas * sigma
@@ -247,15 +247,15 @@ def most(domain: Range, sigmas: float) -> tuple[float, float]:
 
 
 def quantum(domain: Range) -> float | None:
-    """Return the step between neighboring values; None where there is none."""
+    """Return the step between neighboring values; None if continuous."""
     return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
 
 
 def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
-    """Return whether numbers of a domain (None: not known) belong on a logarithmic scale.
+    """Return whether numbers belong on a logarithmic scale; ``domain`` is None if unknown.
 
-    They do where they are drawn on one. Where no range says how, as of a list or of what follows from others, they do
-    if they differ tenfold and most lie at the low end.
+    They do if the domain is logarithmic. For lists, tied values and unknown domains, they do if they span a factor of
+    ten and most of them lie at the low end.
     """
     low, high = min(numbers), max(numbers)
     match domain:
@@ -270,7 +270,7 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
 
 @lru_cache(maxsize=1024, typed=True)
 def multiples(low: float, high: float, q: float) -> tuple[float, float]:
-    """First and last k with low <= k * q <= high, in decimal arithmetic: 0.7 / 0.1 is 7."""
+    """Return the first and last k with low <= k * q <= high, in decimal arithmetic: 0.7 / 0.1 is 7."""
     step = Fraction(str(q))
     first = math.ceil(Fraction(str(low)) / step) if math.isfinite(low) else low
     last = math.floor(Fraction(str(high)) / step) if math.isfinite(high) else high

@@ -1,11 +1,12 @@
-"""How a number in [0, 1) becomes a value of a domain, and back.
+"""Mapping of numbers in [0, 1) to values of a domain, and back.
 
-Every searcher that cannot draw a distribution by itself draws a uniform number and maps it here, so
-that no distribution or quantum is ever changed or dropped.
+A searcher that cannot draw from a distribution itself draws a uniform number and maps it here, so that no distribution
+or quantum is ever changed or ignored.
 
-What an author believes of a parameter, the value that is probably best and how sure that is, changes what is drawn. A
-belief is a density over a parameter's own distribution: around a number a normal one, cut off at the ends, on the scale
-from 0 to 1 on which the parameter is drawn; of choices, one that is likelier than each other.
+An author may state a belief: the value that is probably best, and how certain that is. It changes what is drawn. The
+belief is a density relative to the parameter's own distribution. For a number it is a normal density around the value,
+on the scale from 0 to 1 on which the parameter is drawn, cut off at the ends; for a choice, the value is more likely
+than each other one.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from sweep.space.domains import (
 )
 
 _NORMAL = NormalDist()
-_TINY = 2.0**-53  # keeps inverse CDFs away from infinity: 8.2 standard deviations of a normal
+_TINY = 2.0**-53  # keeps inverse CDFs finite: 8.2 standard deviations of a normal
 
 
 def from_unit(domain: Domain, u: float) -> Value:
-    """Inverse cumulative distribution at ``u`` in [0, 1]: always in the domain and on its quantum."""
+    """Return the inverse cumulative distribution at ``u`` in [0, 1]; always in the domain and on its quantum."""
     match domain:
         case Constant(value):
             return value
@@ -60,7 +61,7 @@ def from_unit(domain: Domain, u: float) -> Value:
 
 
 def to_unit(domain: Domain, value: Value) -> float:
-    """Return a ``u`` in [0, 1) that `from_unit` maps to ``value``, which must be in the domain."""
+    """Return a ``u`` in [0, 1] that `from_unit` maps to ``value``, which must be in the domain."""
     match domain:
         case Categorical(values):
             weights = _probabilities(domain)
@@ -76,9 +77,9 @@ def to_unit(domain: Domain, value: Value) -> float:
 
 
 def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
-    """Return ``count`` values evenly spaced in the domain's own scale, ascending; fewer if it has fewer.
+    """Return ``count`` values evenly spaced on the scale of the domain, ascending; fewer if it has fewer.
 
-    Bounded scales include both ends; the others take the middles of ``count`` equal probabilities.
+    Bounded scales include both ends; the others use the midpoints of ``count`` equal probabilities.
     """
     middles = [(i + 0.5) / count for i in range(count)]
     ends = [i / (count - 1) for i in range(count)] if count > 1 else middles
@@ -89,7 +90,7 @@ def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
             points = [_between_on_log_scale(low, high, t) for t in ends]
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
-    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))  # 0.3, not 0.1 + 0.2
+    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))  # gives 0.3 for 0.1 + 0.2
 
 
 def _between_on_log_scale(low: float, high: float, t: float) -> float:
@@ -103,14 +104,14 @@ def _quantile(domain: Range, u: float) -> float:
             return low + u * (high - low)
         case LogUniform(low, high):
             return _between_on_log_scale(low, high, u)
-        case IntUniform(low, high):  # on a log scale, where each number owns half a unit on both sides
+        case IntUniform(low, high):  # log scale; each integer owns half a unit on both sides
             return _between_on_log_scale(low - 0.5, high + 0.5, u)
         case Normal(mu, sigma):
             return mu + sigma * _NORMAL.inv_cdf(inner)
         case LogNormal(mu, sigma):
             return math.exp(mu + sigma * _NORMAL.inv_cdf(inner))
         case Beta(a, b):
-            from scipy import special  # half a second to import, for one distribution
+            from scipy import special  # its import takes half a second, and only this distribution needs it
 
             return float(special.betaincinv(a, b, inner))
 
@@ -137,14 +138,14 @@ Confidence: TypeAlias = Literal["low", "medium", "high"]
 CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
 
 WIDTHS: Mapping[Confidence, float] = {"low": 0.5, "medium": 0.25, "high": 0.125}
-"""Standard deviations, of a scale from 0 to 1."""
+"""Standard deviations on a scale from 0 to 1."""
 ODDS: Mapping[Confidence, float] = {"low": 2.0, "medium": 4.0, "high": 8.0}
-"""Of a choice, against each other one."""
+"""Odds of a choice against each other choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """The value that an author takes for the best."""
+    """The value that an author believes to be best."""
 
     value: Value
     confidence: Confidence = "medium"
@@ -157,7 +158,7 @@ class Belief:
         return from_unit(domain, min(max(around.inv_cdf(low + u * (high - low)), 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
-        """Return how likely a value is believed to be, against the domain's own distribution: 0 where as likely."""
+        """Return the log of the believed density of a value relative to the domain's own; 0 if equal."""
         if isinstance(domain, Categorical):
             believed, own = self._weighted(domain).probabilities or (), _probabilities(domain)
             place = [key(one) for one in domain.values].index(key(value))

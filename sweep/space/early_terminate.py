@@ -1,4 +1,4 @@
-"""The rules by which trials are stopped early, pause, or train as a population: plain data, and when they act."""
+"""The rules by which trials stop early, pause, or train as a population, and the epochs at which they act."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationRules:
-    """How a population trains."""
+    """The settings of a population."""
 
     size: int
-    interval: int  # epochs of a generation
+    interval: int  # epochs per generation
     epochs: int  # of the whole training
-    quantile: float = 0.25  # the share that is replaced at the end of a generation
-    resample: float = 0.25  # the chance of a value drawn anew in place of one that is moved
-    perturb: tuple[str, ...] = ()  # the parameters that are moved; of none, all numbers
-    method: Literal["pbt", "pb2"] = "pbt"  # with pb2, a model chooses where numbers are moved
+    quantile: float = 0.25  # the share of members replaced after each generation
+    resample: float = 0.25  # the probability that a value is drawn anew instead of perturbed
+    perturb: tuple[str, ...] = ()  # the parameters that are perturbed; empty: all numbers
+    method: Literal["pbt", "pb2"] = "pbt"  # with pb2, a model chooses the new values of numbers
 
     @property
     def replaced(self) -> int:
-        """How many members a generation replaces."""
+        """The number of members that a generation replaces."""
         return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
 
     @property
     def most_trials(self) -> int:
-        """Trials there can be, unless members fail."""
+        """The maximum number of trials, unless members fail."""
         return self.size + self.replaced * len(self.ends())
 
     def ends(self) -> tuple[int, ...]:
-        """Return the epochs at which generations end, but for the last."""
+        """Return the epochs at which generations end, except the last one."""
         return tuple(range(self.interval, self.epochs, self.interval))
 
 
 class Misfit(ValueError):
-    """What is wrong with a rule: at which key, if at one alone."""
+    """An invalid rule: what is wrong and, if only one key is concerned, its name."""
 
     def __init__(self, what: str, *key: str) -> None:
         super().__init__(f"not a rule: {' '.join(key)} {what}")
@@ -44,7 +44,7 @@ class Misfit(ValueError):
 
 
 def _key(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """Return the field of a key, with its bounds."""
+    """Return a dataclass field for a key, with its description and bounds."""
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
@@ -58,12 +58,15 @@ def _eta(what: str = "Factor between rungs; the best 1/eta of the trials go on."
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as a sweep file has it: the first line of each says there what it does, each field is a key."""
+    """Base class of the rules in a sweep file: each field is a key.
+
+    The first line of a subclass's docstring is the rule's description in the JSON Schema.
+    """
 
     type: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Raise `Misfit`."""
+        """Raise `Misfit` for a value out of bounds, or for keys that exclude each other."""
         for one in fields(self):
             value, low, high = getattr(self, one.name), one.metadata["low"], one.metadata["high"]
             if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
@@ -71,7 +74,7 @@ class Rule:
         self.check()
 
     def check(self) -> None:
-        """Raise `Misfit` for keys that do not go together."""
+        """Raise `Misfit` for keys that exclude each other."""
         first, last = getattr(self, "min_iter", None), getattr(self, "max_iter", None)
         if first is not None and last is not None and last < first:
             raise Misfit(f"number {last}, expected at least min_iter, which is {first}", "max_iter")
@@ -184,7 +187,7 @@ PausingRule: TypeAlias = AshaPromotion | Pasha | FreezeThaw
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A rule of the user's, as module:Name; the epochs at which it acts are its own to know."""
+    """The user's own rule, as module:Name; only the rule itself knows the epochs at which it acts."""
 
     target: str
 
@@ -194,9 +197,9 @@ EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | AshaPr
 
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
-    """Return the epochs at which a trial of ``epochs`` epochs can be stopped or pause, for each bracket of the rule.
+    """Return the epochs at which a trial of ``epochs`` epochs can stop or pause, for each bracket of the rule.
 
-    The last epoch is never among them: there is nothing left to save.
+    The last epoch is never among them, because stopping there would save nothing.
     """
     match rule:
         case NoTermination() | Own():
@@ -218,12 +221,12 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
 
 
 def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
-    """Return all epochs of `brackets` together, ascending; empty for a rule that can never act."""
+    """Return the epochs of all `brackets`, ascending; empty if the rule can never act."""
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 
 
 def _growing(first: float, eta: float, limit: int) -> list[float]:
-    """Return ``first * eta**k`` up to the limit; 100 at most, which is W&B's bound as well."""
+    """Return ``first * eta**k`` up to the limit, at most 100 of them, as in W&B."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 

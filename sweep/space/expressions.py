@@ -1,8 +1,8 @@
 """Arithmetic and conditions over parameters, as in ``constraints:`` and tied values.
 
-A name that is more than a word, such as ``val/loss``, stands in backquotes. The text is parsed into a whitelist of
-Python's syntax and evaluated by the walker below: nothing is compiled or executed, and every result is bounded, so
-that no expression can hang or eat memory.
+A name that is not an identifier, such as ``val/loss``, is written in backquotes. The text is parsed, checked against a
+whitelist of Python's syntax, and evaluated by walking the tree: nothing is compiled or executed, and every result is
+bounded, so that no expression can hang or exhaust memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_LENGTH = 1000
 MAX_NESTING = 50
 MAX_MAGNITUDE = 1e300
 WITHOUT_RESULT = 10.0
-"""The distance of a condition that has no result: farther than any comparison, each of which is below 2."""
+"""Distance of a condition without a result, larger than that of any comparison, which is below 2."""
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -40,7 +40,7 @@ _ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with fewest and most arguments
+_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with the minimum and maximum number of arguments
     "min": (min, 2, 100),
     "max": (max, 2, 100),
     "abs": (abs, 1, 1),
@@ -53,11 +53,11 @@ _FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with fewest 
     "floor": (math.floor, 1, 1),
     "ceil": (math.ceil, 1, 1),
 }
-_WORDS: dict[str, Value] = {"true": True, "false": False, "null": None}  # as YAML writes them
+_WORDS: dict[str, Value] = {"true": True, "false": False, "null": None}  # as in YAML
 
 
 class ExpressionError(SweepError):
-    """An expression that cannot be read or computed; ``column`` counts from 1."""
+    """An expression that cannot be parsed or computed; ``column`` counts from 1."""
 
     def __init__(self, text: str, column: int, message: str) -> None:
         self.text, self.column, self.message = text, column, message
@@ -65,12 +65,12 @@ class ExpressionError(SweepError):
 
 
 class UndefinedError(ExpressionError):
-    """An expression without a result at this point: a division by zero, the log of a negative number."""
+    """An expression without a result at this point, such as a division by zero or the log of a negative number."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression; those of the same text are equal."""
+    """A checked expression; two with the same text are equal."""
 
     text: str
     names: frozenset[str] = field(compare=False)
@@ -78,9 +78,9 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str) -> Expression:
-        """Read an expression.
+        """Parse an expression.
 
-        Raises `ExpressionError` at whatever is not a number, string, name, operator or known function.
+        Raises `ExpressionError` for anything but numbers, strings, names, operators and known functions.
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
@@ -88,7 +88,7 @@ class Expression:
         indent = len(line) - len(line.lstrip())
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python's advice on its own syntax
+                warnings.simplefilter("ignore")  # Python's warnings about the syntax
                 tree = ast.parse(line.lstrip(), mode="eval").body
         except SyntaxError as error:
             raise ExpressionError(text, (error.offset or 1) + indent, f"cannot be read: {error.msg}") from None
@@ -97,20 +97,20 @@ class Expression:
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 node.id = quoted.get(node.id, node.id)
-            if isinstance(node, ast.expr):  # Python counts UTF-8 bytes, we count characters of the text
+            if isinstance(node, ast.expr):  # Python counts UTF-8 bytes; columns count characters
                 node.col_offset = len(line.lstrip().encode()[: node.col_offset].decode()) + indent
         return cls(text, frozenset(_names(text, tree, 1)), tree)
 
     def evaluate(self, params: Params) -> Value:
         """Return the value at ``params``.
 
-        Raises `UndefinedError` where arithmetic has no result, and `ExpressionError` for a name that
-        ``params`` lacks or a type that an operator does not take.
+        Raises `UndefinedError` if arithmetic has no result, and `ExpressionError` if ``params`` lacks a name or an
+        operator does not accept a type.
         """
         return _Evaluation(self.text, params).value(self._tree)
 
     def distance(self, params: Params) -> float:
-        """Return how far ``params`` are from making a condition true: 0 where it is, finite, less the nearer."""
+        """Return how far ``params`` are from making a condition true: 0 if it is, smaller the nearer; always finite."""
         try:
             return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
         except ExpressionError:
@@ -121,8 +121,9 @@ _QUOTED = re.compile("`([^`]+)`")
 
 
 def _unquoted(line: str) -> tuple[str, dict[str, str]]:
-    """Return a line with a word of the same length for each name in backquotes, and the names by these words."""
-    letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)  # of Hangul: rare here
+    """Replace each name in backquotes by a word of the same length; return the line, and the names by these words."""
+    # Hangul, which is rare in sweep files
+    letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)
     quoted: dict[str, str] = {}
 
     def word(match: re.Match[str]) -> str:
@@ -134,7 +135,7 @@ def _unquoted(line: str) -> tuple[str, dict[str, str]]:
 
 
 def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
-    """Yield the names of parameters in a tree, all of whose nodes are found to be allowed."""
+    """Yield the names of parameters in a tree. Raises `ExpressionError` for a node that is not allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     parts: list[ast.expr] = []
@@ -234,7 +235,10 @@ class _Evaluation:
         return _ORDER[type(op)](self.number(left), self.number(right))
 
     def compute(self, node: ast.expr, function: Callable[..., float], *numbers: float) -> float:
-        """Any function of numbers, unless the result, or the way to it, leaves the bounds."""
+        """Apply a function to numbers.
+
+        Raises `UndefinedError` if the result, or an intermediate one, is out of bounds.
+        """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
         if function is operator.pow and whole and abs(first) > 1 and abs(last) * math.log2(abs(first)) > 1000:
@@ -262,7 +266,7 @@ class _Evaluation:
         return bool(value)
 
     def bounded(self, node: ast.expr, number: float) -> float:
-        if not abs(number) <= MAX_MAGNITUDE:  # NaN fails this too
+        if not abs(number) <= MAX_MAGNITUDE:  # also catches NaN
             raise self.undefined(node, f"the result is not a number below {MAX_MAGNITUDE:g}")
         return number
 
@@ -275,7 +279,7 @@ class _Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """The branch distance of search-based testing: a condition as a slope that leads to where it holds."""
+    """The branch distance of search-based testing: turns a condition into a slope towards where it holds."""
 
     at: _Evaluation
 
@@ -304,7 +308,7 @@ class _Distance:
 
 
 def _gap(left: Value, right: Value) -> float:
-    """How far two values of a comparison that does not hold are apart, by their difference and by their ratio."""
+    """Return how far apart the values of a violated comparison are, from their difference and their ratio."""
     if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
         return 1e-9 if left == right else 1.0
     far = abs(left - right)

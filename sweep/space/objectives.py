@@ -1,4 +1,4 @@
-"""What a sweep optimizes, and what must hold of its metrics."""
+"""What a sweep optimizes, and the constraints on its metrics."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
 INFEASIBLE = 1e100
-"""Above the loss of any trial that meets the constraints, as far as losses are of this world."""
+"""A loss above that of any trial that meets the constraints, for all losses that occur in practice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric, the direction in which it is better, and what a trial without a final value counts as.
+    """A metric, its direction, and the value of a trial that has no final one.
 
-    ``constraints`` over metrics say which trials count at all, ``others`` are its other objectives.
+    ``constraints`` on metrics say which trials are feasible; ``others`` names the other objectives.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Objective:
         return value if value is not None and math.isfinite(value) else None
 
     def diverged(self, epoch: EpochReported) -> str:
-        """Return why a trial has diverged with this epoch: its loss or an objective is not finite; empty if not."""
+        """Return why the trial diverged in this epoch, "" if it did not: its loss or an objective is not finite."""
         for name in ("loss", self.name, *self.others):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
@@ -55,50 +55,50 @@ class Objective:
         return ""
 
     def loss(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the metric as a number of which lower is better, or None if it has no finite value."""
+        """Return the metric as a loss (lower is better), or None if it has no finite value."""
         value = self.value(metrics)
         return None if value is None else self.to_loss(value)
 
     def violated(self, metrics: Mapping[str, float]) -> list[str]:
-        """Return the constraints that these metrics do not meet, as text; of those absent, NaN or infinite, all."""
+        """Return the constraints that these metrics violate, as text; absent, NaN and infinite metrics violate them."""
         return [one.text for one in self.constraints if one.distance(metrics) > 0]
 
     def violation(self, metrics: Mapping[str, float]) -> float:
-        """Return how far metrics are from meeting the constraints: 0 where they do, less the nearer they are."""
+        """Return the distance to meeting the constraints: 0 if they hold, smaller the nearer the metrics are."""
         return sum(one.distance(metrics) for one in self.constraints)
 
     def standing(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the loss by which trials are compared with each other; None if the metric has no finite value.
+        """Return the loss by which trials are compared; None if the metric has no finite value.
 
-        Where the constraints do not hold it is above that of all trials that meet them, by the violation: the rule of
-        Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
+        If constraints are violated, it is above that of all feasible trials and increases with the violation: the rule
+        of Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
         by = 0.0 if loss is None else self.violation(metrics)
         return INFEASIBLE * (1 + by) if by else loss
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
-        """Return `standing`, or infinity where there is none: worse than any."""
+        """Return `standing`, or infinity if it is None, so that the trial ranks last."""
         found = self.standing(metrics)
         return math.inf if found is None else found
 
     def imputed(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
-        """Return the loss that ``impute`` gives a trial without a final value; None for worst of all."""
+        """Return the loss that ``impute`` assigns to a trial without a final value; None ranks last."""
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
             return None
         return losses[-1] if self.impute == "latest" else min(losses)
 
     def to_loss(self, value: float) -> float:
-        """Return a value of the metric, or a difference of two, as a number of which lower is better."""
+        """Return a value of the metric, or a difference of two, as a loss (lower is better)."""
         return self.sign * value
 
     def of_loss(self, loss: float) -> float:
-        """Return the metric's value that has this loss, or the difference of values of a difference of losses."""
+        """Return the metric's value of a loss, or the difference of values of a difference of losses."""
         return self.sign * loss
 
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return that the metric is as good as a target, in words; None if it is not, or there is no target."""
+        """Return a message that the metric has reached a target; None if it has not, or without a target."""
         value = self.value(metrics)
         if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.violated(metrics):
             return None
@@ -106,5 +106,5 @@ class Objective:
 
 
 def objective(name: str, goal: str) -> Objective:
-    """Return the objective of a name and a goal out of `SweepInfo.objectives`, which has checked them."""
+    """Return the objective of a name and goal from `SweepInfo.objectives`, which has checked them."""
     return Objective(name, "maximize" if goal == "maximize" else "minimize")

@@ -1,4 +1,4 @@
-"""The sweep file: from its text to a `Spec`, or to all of its mistakes at once."""
+"""Sweep files: from text to a `Spec`, or to a list of all mistakes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
-    """Return the sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
+    """Load a sweep file, apply the assignments in ``SWEEP_SET`` and then those of ``--set``, and return the sweep.
 
-    Raises InputError with every mistake of the file and the assignments.
+    Raises InputError with all mistakes in the file and the assignments.
     """
     return load_with_text(path, assignments, environment)[0]
 
@@ -49,7 +49,7 @@ def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping
 def load_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """As `load`, with the file's text: a pipe can be read once, and a file may change."""
+    """Return the sweep as `load` does, and the file's text. It is read once: a pipe has no second reading."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -66,7 +66,7 @@ def load_with_text(
 def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
-    Raises InputError with every mistake.
+    Raises InputError with all mistakes.
     """
     return _resolved(read(text, source), assignments, environment)
 
@@ -74,7 +74,7 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 def of_mapping(
     given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
 ) -> Spec:
-    """Return the sweep that Python's own values describe, by the same rules; raise InputError with every mistake."""
+    """Return the sweep that Python values describe, by the rules of a file. Raises InputError with all mistakes."""
     document = yaml_reader.document_of(given, source)
     document.check()
     return _resolved(document, assignments, environment)
@@ -91,7 +91,7 @@ def _resolved(document: Document, assignments: Sequence[str], environment: str) 
 
 
 class _Resolution:
-    """Understands a document part by part, so that a mistake in one part hides none in another."""
+    """Resolves a document part by part, so that a mistake in one part does not hide mistakes in others."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -163,7 +163,7 @@ class _Resolution:
         )
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return how a population trains; note what does not go with one."""
+        """Return the settings of a population, None for other methods; note keys that cannot be combined with one."""
         file, document = self.file, self.document
         if file.method not in POPULATIONS:
             if file.population is not None:
@@ -176,7 +176,7 @@ class _Resolution:
             says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
                 document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
-        if file.budget.trials is not None:  # the cap by its other name
+        if file.budget.trials is not None:  # the same limit by another name
             what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
             document.mistake(("budget", "trials"), what, "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
@@ -201,7 +201,7 @@ class _Resolution:
         )
 
     def check_moved(self, entries: list[Entry], perturb: tuple[str, ...]) -> None:
-        """Note a population whose copies could not change; those of pb2 change numbers."""
+        """Note a population whose copies could not change anything; pb2 changes only numbers."""
         method, numbers = self.file.method, {entry.name for entry in entries if isinstance(entry.domain, Range)}
         what = f"{method} moves numbers that have a range, and "
         if not perturb and not numbers:
@@ -213,7 +213,7 @@ class _Resolution:
             self.document.mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
 
     def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
-        """Return the parameters with what the author believes of them."""
+        """Return the parameters with the author's beliefs (`prior`)."""
         file, document = self.file, self.document
         if file.prior and file.method is not None and file.method not in BELIEVING:
             hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
@@ -222,14 +222,14 @@ class _Resolution:
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
     def places(self, entries: list[Entry]) -> dict[str, str]:
-        """Where the file has each parameter, and each value of baseline and starting points, for later messages."""
+        """Return the places in the file of parameters and of values in `baseline` and `start_with`, for messages."""
         found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
         given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
         given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
         return found | {dotted(path): self.document.place(path) for path in given}
 
     def ignored_keys(self) -> tuple[str, ...]:
-        """Keys that do nothing here: those of W&B's server, and of a Bayesian search in another one."""
+        """Return keys without effect here: those of W&B's server, and W&B's imputation keys where they do not apply."""
         named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
         keys = [key for key in self.document.data if key in SERVER_KEYS]
         for key, metric in named:
@@ -244,7 +244,7 @@ class _Resolution:
         self.document.mistake((key,), f"missing, expected {expected}", hint)
 
     def check_seeds(self) -> None:
-        """Each repeat has a seed of its own, and each fresh one of `confirm` as well: they count up from the file's."""
+        """Note a seed that is too large: repeats and fresh seeds of `confirm` use the seeds that follow it."""
         file = self.file
         last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
         if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
@@ -293,7 +293,7 @@ class _Resolution:
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_workers(self) -> None:
-        """Note what several processes cannot do for one trial."""
+        """Note settings that exclude each other, and settings that a trial with several workers cannot have."""
         training, resources = self.file.training, self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
@@ -332,7 +332,7 @@ class _Resolution:
             self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
 
     def check_fused(self) -> None:
-        """Note what trials that are trained as one program cannot have."""
+        """Note settings that trials trained as one program cannot have."""
         training, resources = self.file.training, self.file.resources
         if not training.fuse:
             return
@@ -348,7 +348,7 @@ class _Resolution:
             self.document.mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
 
     def check_reduction(self) -> None:
-        """TensorFlow's hierarchical copy leaves out the last of an odd number of devices, without a word."""
+        """Note a hierarchical copy over an odd number of devices, of which TensorFlow silently ignores the last."""
         gpus, workers = self.file.resources.most_gpus, self.file.resources.workers
         if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
             what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
@@ -357,7 +357,7 @@ class _Resolution:
             )
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
-        """With `all_data` nothing is held out, and nothing can be judged by it."""
+        """Note uses of validation data together with `all_data`, which holds out none."""
         if not self.file.training.all_data:
             return
         named = [metric.name for metric in metrics if metric.name.startswith("val_")]
@@ -415,7 +415,7 @@ class _Resolution:
             )
 
     def check_budget(self) -> None:
-        """Note a bound that is never met, for nothing counts towards it."""
+        """Note a budget that can never be reached because nothing counts towards it."""
         budget, resources = self.file.budget, self.file.resources
         if "resources" in self.wrong or "budget" in self.wrong:
             return
@@ -439,7 +439,7 @@ class _Resolution:
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:
-        """Return the epochs of the longest trial; note a parameter of that name that is no number of epochs."""
+        """Return the epochs of the longest trial; note a parameter ``epochs`` whose values are no numbers of epochs."""
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.file.epochs

@@ -1,8 +1,7 @@
-"""The blocks of a sweep file as data models: what may be written, of which type, with which default.
+"""The blocks of a sweep file as pydantic models: keys, types and defaults.
 
-These models are the one description of the file's keys: the parser validates with them, the JSON Schema
-is generated from them and the reference page is tested against them. What needs more than one key to
-be judged is not judged here.
+These models are the only description of the file's keys: the parser validates with them, the JSON Schema is generated
+from them, and the reference page is tested against them. Checks that involve several keys are elsewhere.
 """
 
 from __future__ import annotations
@@ -27,12 +26,15 @@ LATER = frozenset(
 
 
 class Block(BaseModel):
-    """A mapping of the file with a closed set of keys, nothing converted."""
+    """A mapping in the file with a closed set of keys; values are not converted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def described(self) -> dict[str, Value]:
-        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        """Return all keys as plain data.
+
+        Keys in `LATER` are included only if used, so that older sweeps stay unchanged.
+        """
         fields = type(self).model_fields
         unused = {key for key in LATER & fields.keys() if getattr(self, key) == fields[key].default}
         dumped: dict[str, Value] = self.model_dump(mode="json", exclude=unused)
@@ -78,7 +80,7 @@ class Markets(Block):
 
     @property
     def prices(self) -> Mapping[Market, float]:
-        """Those that there are."""
+        """The prices that are set."""
         both: dict[Market, float | None] = {"on_demand": self.on_demand, "spot": self.spot}
         return {market: price for market, price in both.items() if price is not None}
 
@@ -193,7 +195,7 @@ class Resources(Block):
 
     @property
     def price(self) -> Price | None:
-        """What a GPU costs for an hour."""
+        """The price of a GPU-hour."""
         given = self.price_per_gpu_hour
         if not isinstance(given, dict):
             return given
@@ -201,17 +203,17 @@ class Resources(Block):
 
     @property
     def processes(self) -> int:
-        """Of a trial: its workers, and with servers these and a coordinator."""
+        """The number of processes of a trial: its workers and, with servers, also these and a coordinator."""
         return self.workers + aside(self.servers)
 
     @property
     def most_gpus(self) -> float:
-        """GPUs of a worker; of a trial that shares one as measured, that one."""
+        """GPUs of a worker; 1 for a trial that shares a GPU as measured."""
         return 1.0 if self.gpus == "auto" else self.gpus
 
     @property
     def trial_gpus(self) -> float:
-        """GPUs of all of a trial's workers."""
+        """GPUs of all workers of a trial."""
         return self.most_gpus * self.workers
 
 
@@ -226,7 +228,7 @@ class Budget(Block):
 
     @property
     def bounds_time(self) -> bool:
-        """Whether it ends a sweep of any number of trials."""
+        """Whether it ends a sweep with any number of trials."""
         return bool(self.hours or self.gpu_hours or self.epochs or self.money)
 
 
@@ -270,5 +272,5 @@ class Confirm(Block):
     )
 
     def share(self) -> float | None:
-        """Return the budget as a number; None without one."""
+        """Return the budget as a fraction of 1; None without a budget."""
         return None if self.budget is None else float(self.budget.rstrip("% ")) / 100

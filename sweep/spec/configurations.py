@@ -1,6 +1,6 @@
-"""What a sweep file says of configurations: `constraints:`, `start_with:` and `baseline:`.
+"""The keys of a sweep file about configurations: `constraints:`, `start_with:`, `prior:` and `baseline:`.
 
-The baseline is the author's own configuration, which need not lie in the space that is searched.
+The baseline is the author's own configuration, which may lie outside of the search space.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
 from sweep.text import did_you_mean, nearest
 
 TRIED = 100
-"""Random points on which every expression is tried, to see that its values fit."""
+"""Number of random points at which expressions are evaluated to check the types of their results."""
 
 
 def read_constraints(
     data: Value, names: Sequence[str], objectives: Sequence[str], path: KeyPath, document: Document
 ) -> dict[str, Expression]:
-    """Return the constraints by their text: over parameters, or else over metrics; note those that are neither.
+    """Return the constraints by their text, over parameters or over metrics; note invalid ones.
 
-    Metrics are known to the trainable alone, but for the ``objectives``. What names a parameter as well, or nearly, is
-    taken for a mistake, and so is an objective such as ``val/loss`` that stands there as a calculation.
+    Apart from the ``objectives``, only the trainable knows its metrics. So an unknown name counts as a mistake if the
+    constraint also names a parameter, or if it resembles a parameter's name. An objective such as ``val/loss`` without
+    backquotes, which would be parsed as a division, is a mistake, too.
     """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
-        if not isinstance(text, str) or not text:  # noted by the model
+        if not isinstance(text, str) or not text:  # the model has noted it
             continue
         torn = next((name for name in objectives if _is_torn(name, text)), None)
         if torn is not None:
@@ -70,7 +71,7 @@ def read_constraints(
 
 
 def _is_torn(name: str, text: str) -> bool:
-    """Return whether a name that needs backquotes stands in an expression without them."""
+    """Return whether a name that needs backquotes appears in an expression without them."""
     bare = re.sub("`[^`]*`", "", text)
     return (
         not name.replace(".", "_").isidentifier()
@@ -79,16 +80,16 @@ def _is_torn(name: str, text: str) -> bool:
 
 
 def note(error: ExpressionError, path: KeyPath, document: Document) -> None:
-    """Note what an expression got wrong."""
+    """Note the mistake in an expression."""
     document.mistake(path, f"{error.text!r}, column {error.column}: {error.message}")
 
 
 def check_satisfiable(
     space: Space, places: Mapping[str, KeyPath], path: KeyPath, document: Document, *, grid: bool
 ) -> None:
-    """Note constraints that no point of the space meets, and expressions that its values do not fit.
+    """Note constraints that no point of the space meets, and expressions that do not fit the parameters' values.
 
-    ``places`` tells where each expression stands, by its text. A finite space is counted, another sampled.
+    ``places`` maps the text of each expression to its place in the file. Finite spaces are counted, others are sampled.
     """
     if not places:
         return
@@ -112,7 +113,7 @@ def check_satisfiable(
 
 
 def _count(space: Space, *, grid: bool) -> int:
-    """Return how many points are allowed; where they are without end, whether one is found."""
+    """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
     size = space.grid_size() if grid else space.cardinality
     return int(witness(space) is not None) if size is None else size
 
@@ -132,20 +133,20 @@ def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document
 
 
 def _draws(space: Space, count: int) -> Iterator[dict[str, Value]]:
-    """Random points, without those whose tied values have no result; the same ones every time."""
-    numbers = random.Random(0)  # not cryptographic: any fixed sample will do
+    """Yield random points whose tied values have results, the same ones every time."""
+    numbers = random.Random(0)  # not cryptographic; any fixed sample works
     for _ in range(count):
         with suppress(UndefinedError):
             yield space.complete(lambda parameter: from_unit(parameter.domain, numbers.random()))
 
 
-LISTED = 10  # values of a list that a message names
+LISTED = 10  # maximum number of values that a message lists
 
 
 def read_start_with(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
 ) -> tuple[Params, ...]:
-    """Return the configurations with values as searchers choose them; note those that are none of the space."""
+    """Return the starting configurations with values as searchers choose them; note those outside the space."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
     starts: list[Params] = []
     for index, start in enumerate(given):
@@ -174,7 +175,7 @@ def read_start_with(
 def read_prior(
     given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
 ) -> dict[str, Belief]:
-    """Return the author's beliefs by parameter; note those that cannot be."""
+    """Return the author's beliefs by parameter; note invalid ones."""
     known, found = {parameter.name: parameter for parameter in parameters}, dict[str, Belief]()
     for name, said in (given or {}).items():
         place, before = (*path, name), document.found
@@ -208,7 +209,7 @@ def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyP
 
 
 def _possible(domain: Domain) -> str:
-    """Return what a parameter can be, in a few words."""
+    """Describe the values that a parameter can have."""
     match domain:
         case Constant(value):
             return flow(value)
@@ -225,7 +226,7 @@ def _possible(domain: Domain) -> str:
 
 
 def as_drawn(domain: Domain, value: Value) -> Value:
-    """Return a value of a domain, as searchers choose it."""
+    """Convert a value of a domain to the form in which searchers choose it."""
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if quantum(domain) is None else value)
@@ -234,9 +235,10 @@ def as_drawn(domain: Domain, value: Value) -> Value:
 def read_baseline(
     given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
 ) -> Params | None:
-    """Return the configuration, in the order of the parameters; note mistakes in the document, and what is left open.
+    """Return the baseline in the order of the parameters, None without one; note mistakes in the document.
 
-    Parameters of one value have that one where none is given, tied ones are computed.
+    Constants that it does not set have their value, and tied parameters are computed. Parameters that remain unset are
+    listed in ``notes``.
     """
     if given is None:
         return None
@@ -251,7 +253,7 @@ def read_baseline(
         return None
     whole: dict[str, Value] = {}
     known = -1
-    while len(whole) > known:  # conditions and ties may look at later ones
+    while len(whole) > known:  # conditions and ties may refer to later parameters
         known = len(whole)
         for parameter in space.parameters:
             _add(parameter, given, whole)
@@ -286,7 +288,7 @@ def _add(parameter: Parameter, given: Mapping[str, Value], whole: dict[str, Valu
 
 
 def _unlike(parameter: Parameter, value: Value) -> str | None:
-    """Return what was expected of a value that is of another kind than all that the search tries."""
+    """Return the expected kind if a value is of another kind than all values of the search; None if it fits."""
     domain = parameter.domain
     if parameter.name == "epochs":
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1

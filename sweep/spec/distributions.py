@@ -1,7 +1,7 @@
-"""The keys of one parameter, its `when:` among them, and the domain that its distribution describes.
+"""The keys of a single parameter, including `when:`, and the domain that its distribution describes.
 
-One table serves parser, JSON Schema and reference page. Names and meaning are those of W&B sweeps;
-bounds of `log_uniform` and `inv_log_uniform` are exponents of e there and here.
+One table serves parser, JSON Schema and reference page. Names and meanings are those of W&B sweeps; as there, the
+bounds of `log_uniform` and `inv_log_uniform` are exponents of e.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"opt
 
 
 def condition_of(when: Mapping[str, Test]) -> Condition:
-    """Return the block as the condition that a space checks."""
+    """Return the `when` block as a condition that a space can check."""
     tests: list[tuple[str, OneOf | Between]] = []
     for name, test in when.items():
         match test:
@@ -76,7 +76,7 @@ def condition_of(when: Mapping[str, Test]) -> Condition:
 
 
 def condition_to_dict(condition: Condition) -> dict[str, Value]:
-    """Return a condition as it is written in a file; two tests of one name cannot be."""
+    """Return a condition as it is written in a file, which can have only one test for each name."""
     when: dict[str, Value] = {}
     for name, test in condition.tests:
         match test:
@@ -89,7 +89,7 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
 
 
 def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
-    """Note values that the parameter of ``domain`` never takes, so that a condition on them never holds."""
+    """Note tested values that a parameter of ``domain`` can never have, so that the condition could not hold."""
     if isinstance(domain, Tied):
         return
     possible = choices(domain)
@@ -136,7 +136,7 @@ Name: TypeAlias = Literal[
     "beta",
     "q_beta",
 ]
-"""The distributions of W&B sweeps (wandb/sweeps, config/schema.json), and whole numbers on a logarithmic scale."""
+"""The distributions of W&B sweeps (wandb/sweeps, config/schema.json), and integers on a logarithmic scale."""
 
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 Quantum: TypeAlias = Annotated[int, Field(gt=0)] | Positive
@@ -177,11 +177,11 @@ HINTS = {
     "alpha": "did you mean 'a'?",
     "beta": "did you mean 'b'?",
 }
-"""Help with the words of other programs."""
+"""Hints for names that other programs use."""
 
 
 class KeyMistake(ValueError):
-    """A parameter's keys are each well formed but make no distribution; ``key`` is the one to look at."""
+    """Keys that are valid one by one but do not form a distribution; ``key`` is the one to report."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -190,7 +190,7 @@ class KeyMistake(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A way to draw a parameter: the keys it takes beside `distribution` and `when`, and its domain."""
+    """A way to draw a parameter: the keys that it takes in addition to `distribution` and `when`, and its domain."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
@@ -199,12 +199,12 @@ class Distribution:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that a parameter of this distribution may have."""
+        """All keys that a parameter with this distribution may have."""
         return (*self.required, *self.optional, "distribution", "when")
 
 
 def infer(block: ParameterBlock) -> Name | None:
-    """Return the distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
+    """Infer the distribution of a parameter that names none, by W&B's rules; None if its keys are not sufficient."""
     keys = block.model_fields_set
     if "value" in keys:
         return "constant"
@@ -219,7 +219,7 @@ def infer(block: ParameterBlock) -> Name | None:
 
 
 def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """Return the keys that a parameter of this distribution lacks, or has and must not have."""
+    """Return a mistake for each key that a parameter with this distribution lacks or must not have."""
     known, named = DISTRIBUTIONS[name], block.distribution is not None
     keys = block.model_fields_set
     found = []
@@ -236,7 +236,7 @@ def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
 
 
 def build_domain(block: ParameterBlock, name: Name) -> Domain:
-    """Return the domain that a parameter without `misfits` describes; raise `KeyMistake`."""
+    """Return the domain of a parameter that has no `misfits`. Raises `KeyMistake` for invalid values."""
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
@@ -289,7 +289,7 @@ def _quantized(name: str, q: float | None, **numbers: float) -> dict[str, Value]
 
 def _constant(block: ParameterBlock, _: float | None) -> Domain:
     value = block.value
-    # With `distribution: constant` a text is taken as it is.
+    # With `distribution: constant`, a text that begins with "=" is no expression.
     if not isinstance(value, str) or not value.startswith("=") or block.distribution:
         return Constant(value)
     try:
@@ -388,7 +388,7 @@ def _exponents(block: ParameterBlock) -> tuple[float, float]:
     for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:
             raise KeyMistake(key, f"{show(exponent)}, too large for an exponent of e", hint)
-    if 0 < low < high <= 1:  # learning rates, not their logarithms
+    if 0 < low < high <= 1:  # probably learning rates instead of their logarithms
         there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
         raise KeyMistake("min", f"{show(block.min)} is {there}", hint)
     return low, high

@@ -1,4 +1,4 @@
-"""The JSON Schema of the sweep file, for editors: completion, descriptions and the plainest mistakes."""
+"""The JSON Schema of the sweep file, for completion, descriptions and simple checks in editors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Json:
-    """JSON Schema, draft 2020-12, of what the parser accepts, as far as a schema can tell."""
+    """Return a JSON Schema (draft 2020-12) of what the parser accepts, as far as a schema can express it."""
     top = _plain(schema_of(SweepFile))
     properties = top["properties"]
     for key in REQUIRED:
@@ -81,7 +81,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _plain(node: Any) -> Any:
-    """Return a schema without what pydantic adds for other readers than editors."""
+    """Return a schema without the entries of pydantic that editors do not need."""
     if isinstance(node, dict):
         drop = {"title", "discriminator", "expected"} if not isinstance(node.get("title"), dict) else set()
         return {

@@ -1,4 +1,4 @@
-"""The `parameters:` block: nested or dotted names, each with a distribution and perhaps a condition."""
+"""The `parameters:` block: nested or dotted names, each with a distribution and optionally a condition."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sweep.text import did_you_mean, shortened
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
 NAME = rf"[A-Za-z_][A-Za-z0-9_-]*(\.{_LEVEL}+)*"
-"""A parameter's name; dots are levels of nesting, the inner ones may be patterns."""
+"""A parameter's name; dots separate levels of nesting, of which the inner ones may be patterns."""
 NAME_WITHIN = rf"[A-Za-z_*]{_LEVEL}*(\.{_LEVEL}+)*"
-"""A name below another."""
+"""A name nested below another one."""
 
 _KEYS = ParameterBlock.model_fields.keys()
 
@@ -39,31 +39,31 @@ class Group(Block):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A parameter as far as it is understood, with the places of what refers to others."""
+    """A parameter as far as it could be read, with the places of its references to others."""
 
     name: str
     path: KeyPath
     condition: Condition | None = None
-    tests: Mapping[str, KeyPath] = field(default_factory=dict)  # of the condition, by name
-    domain: Domain | None = None  # None: wrong, and noted
+    tests: Mapping[str, KeyPath] = field(default_factory=dict)  # places of the condition's tests, by name
+    domain: Domain | None = None  # None: invalid, and noted as a mistake
     count: int | None = None
 
     @property
     def parameter(self) -> Parameter | None:
-        """The parameter, unless it is wrong."""
+        """The parameter; None if it is invalid."""
         if self.domain is None:
             return None
         return Parameter(self.name, self.domain, self.condition, self.count)
 
     @property
     def needs(self) -> dict[str, KeyPath]:
-        """The names that this parameter refers to, and where."""
+        """The names that this parameter refers to, with their places."""
         tied = self.domain.expression.names if isinstance(self.domain, Tied) else ()
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
 
 
 def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
-    """Return all parameters in the order of the file; note what is wrong with each and between them."""
+    """Return all parameters in file order; note the mistakes in each and between them."""
     entries: dict[str, Entry] = {}
     for entry in _walk(data, path, Entry("", path), document):
         if entry.name in entries:
@@ -82,13 +82,13 @@ def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[E
 
 
 def notes(entries: Sequence[Entry], document: Document) -> Iterator[str]:
-    """Yield what is valid in the values of parameters, and perhaps not meant."""
+    """Yield notes on values that are valid but perhaps not intended."""
     for entry in entries:
         listed = [path for path in document.values if path[:-1] == (*entry.path, "values")] or [(*entry.path, "value")]
         marks = {path: document.values.get(path) for path in listed}
         words = [document.otherwise[mark] for mark in marks.values() if mark in document.otherwise]
         texts = [path for path in listed if isinstance(_at(document.data, path), str)]
-        # Among other texts, as in [off, low, high], such a word is one of them.
+        # In a list with other texts, as in [off, low, high], such a word is clearly meant as a text.
         if words and all(marks[path] in document.otherwise for path in texts):
             here = "texts" if texts else "decimal numbers"
             said, other = ", ".join(word for word, _ in words), ", ".join(flow(value) for _, value in words)
@@ -104,7 +104,7 @@ def notes(entries: Sequence[Entry], document: Document) -> Iterator[str]:
 
 
 def _at(data: Value, path: KeyPath) -> Value:
-    """Return the value at a place of a document; None where there is none."""
+    """Return the value at a path of the document; None if there is none."""
     for key in path:
         if isinstance(data, dict) and isinstance(key, str):
             data = data.get(key)
@@ -114,12 +114,12 @@ def _at(data: Value, path: KeyPath) -> Value:
 
 
 def _takes_lists(name: str) -> bool:
-    """Return whether a list is what a standard hyperparameter of this name is."""
+    """Return whether the standard hyperparameter of this name takes a list as its value."""
     return is_standard(name) and bounds(name).takes([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:
-    """Note parameters that a grid cannot enumerate, or that ask it for what it does not do."""
+    """Note parameters that a grid cannot enumerate, and probabilities, which a grid ignores."""
     for entry in entries:
         match entry.domain:
             case None | Constant() | Tied() | Categorical(probabilities=None):
@@ -190,7 +190,7 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
 
 
 def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
-    """Return the entry under a condition of its own, beside those of the groups around it."""
+    """Return the entry with its own condition added to those of the groups around it."""
     if when is None:
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
@@ -221,7 +221,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
 
 
 def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
-    """Return a chain of needs from one parameter to another, or nothing."""
+    """Return a chain of references from one parameter to another, or []."""
     ways = [[start]]
     seen = {start}
     for way in ways:

@@ -1,4 +1,4 @@
-"""The resolved sweep, checked and ready for use, and one of its configurations as a sweep file of its own."""
+"""The resolved and checked sweep (`Spec`), and sweep files for single configurations of it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from sweep.spec.validation import flow
 from sweep.text import printable
 
 FUSED, FUSED_OF_LEARNING = 32, 8
-"""Trials that a worker may train at once with ``fuse: auto``; of methods that learn fewer, for all begin unlearnt."""
+"""Trials that a worker may train at once with ``fuse: auto``; fewer for methods that learn.
+
+Trials that start together cannot learn from each other's results.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A sweep. Its numbers of trials count configurations, each of which is trained `trials_each` times."""
+    """A resolved sweep. Its numbers of trials count configurations, each of which is trained `trials_each` times."""
 
     name: str  # also the name of the results folder
     description: str
@@ -30,7 +33,7 @@ class Spec:
     method: str
     metrics: tuple[Metric, ...]  # at least one
     space: Space
-    constraints: tuple[Expression, ...] = ()  # over metrics
+    constraints: tuple[Expression, ...] = ()  # on metrics
     epochs: int
     early_terminate: EarlyTermination
     run_cap: int | None
@@ -50,13 +53,14 @@ class Spec:
     baseline: Params | None = None
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of methods pbt and pb2
-    ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
-    notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
-    places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
+    ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's keys without effect, for one note
+    notes: tuple[str, ...] = field(default=(), compare=False)  # about settings that are valid but probably not intended
+    # ``file:line: path`` of parameters and values, by name or path
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """The metrics and their directions, the first one first."""
+        """The metrics with their directions, the main one first."""
         names = [one.name for one in self.metrics]
         return tuple(
             Objective(
@@ -71,7 +75,7 @@ class Spec:
 
     @cached_property
     def trials(self) -> int | None:
-        """The number of configurations to try, None where only time or epochs bound it."""
+        """The number of configurations to try; None if only time or epochs limit it."""
         if self.population is not None:
             return self.population.most_trials
         if self.method == "grid":
@@ -84,22 +88,22 @@ class Spec:
 
     @property
     def trials_each(self) -> int:
-        """The trials of a configuration: each fold of each repeat."""
+        """The number of trials of a configuration: all folds of all repeats."""
         return self.repeats * (self.folds or 1)
 
     @property
     def baseline_trials(self) -> int:
-        """The trials of the baseline beside those of the search, as many as of any configuration."""
+        """The number of trials of the baseline, which are not trials of the search."""
         return 0 if self.baseline is None else self.trials_each
 
     @property
     def all_trials(self) -> int | None:
-        """Trials of the search and of the baseline, None where only time or epochs bound them."""
+        """The number of trials of the search and the baseline; None if only time or epochs limit it."""
         return None if self.trials is None else self.trials * self.trials_each + self.baseline_trials
 
     @property
     def together(self) -> int:
-        """Trials that a worker may train at once, as one program."""
+        """The maximum number of trials that a worker trains at once, as one program."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
             return FUSED_OF_LEARNING if sweep_file.learns(self.method) else FUSED
@@ -107,21 +111,21 @@ class Spec:
 
     @property
     def endless(self) -> bool:
-        """Whether it goes on until somebody stops it, or it is no longer worth it."""
+        """Whether no number of trials and no budget ends it."""
         return self.trials is None and not self.budget.bounds_time
 
     @property
     def data_seed(self) -> int:
-        """The seed under which data are loaded, the same for all trials."""
+        """The seed for loading data, the same for all trials."""
         seed = self.training.get("data_seed")
         return seed if isinstance(seed, int) else self.seed
 
     def trial_epochs(self, params: Params) -> int:
-        """Return the epochs that a trial with these parameters trains."""
+        """Return the number of epochs that a trial with these parameters trains."""
         return trial_epochs(params, self.epochs)
 
     def to_json_dict(self) -> dict[str, Value]:
-        """Return the sweep as plain data, itself a sweep file that resolves to an equal sweep."""
+        """Return the sweep as plain data: a sweep file that resolves to an equal sweep."""
         return {
             "name": self.name,
             "description": self.description,
@@ -164,9 +168,9 @@ def _prior(space: Space) -> dict[str, Value]:
 
 
 def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
-    """Return the keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
+    """Return the keys of a sweep file that trains only this trial, in the same way as the sweep did.
 
-    One of a cross-validation comes with the other ``folds`` of its cut.
+    If the trial was part of a cross-validation, pass its number of ``folds``; the new sweep then trains all of them.
     """
     metrics: list[Value] = [{"name": one.name, "goal": one.goal, **_changed(one)} for one in spec.metrics]
     keys: dict[str, Value] = {
@@ -191,7 +195,7 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
 
 
 def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
-    """Return the file: comments, then a line for each key, and one for each parameter."""
+    """Return the text of a sweep file: comments, one line for each key, and one for each parameter."""
     lines = [f"# {line}" for comment in comments for line in printable(comment).splitlines()]
     for key, value in keys.items():
         if key == "parameters" and isinstance(value, dict):
@@ -202,7 +206,7 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
 
 
 def _training(spec: Spec, seed: int) -> Value:
-    """How it trains; data that were not loaded under the trial's own seed are loaded under that of the sweep again."""
+    """Return the `training` block for a trial, with the sweep's data seed if the trial's own seed differs from it."""
     changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
     return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
 

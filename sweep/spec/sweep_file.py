@@ -1,6 +1,6 @@
-"""The top level of a sweep file: all its keys, their types and defaults, the `early_terminate:` block among them.
+"""The top level of a sweep file: all its keys, types and defaults, including the `early_terminate:` block.
 
-And what a file must say, and must not, where weights are kept on parameter servers.
+Also checks which keys can be used with parameter servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweep.text import counted
 
 
 def _block(rule: type[early_terminate.Rule]) -> type[Block]:
-    """Return the block by which a file names a rule, with its fields as keys."""
+    """Return the pydantic block of a rule, with the rule's fields as keys."""
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     for name, kind in get_type_hints(rule).items():
         if name != "type":
@@ -36,7 +36,7 @@ def _block(rule: type[early_terminate.Rule]) -> type[Block]:
 
 
 RULES = {kind: _block(rule) for kind, rule in early_terminate.RULES.items()}
-"""The blocks of `early_terminate` by type."""
+"""The pydantic blocks of `early_terminate`, by type."""
 
 if TYPE_CHECKING:
     EarlyTerminate: TypeAlias = Block
@@ -45,12 +45,12 @@ else:
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
-    """Return the block as the rule that schedulers know; note keys that do not go together."""
+    """Return the rule that a block describes; note keys that exclude each other."""
     if isinstance(block, str):
         return early_terminate.Own(block)
     keys: dict[str, Any] = {"type": "none"} if block is None else block.model_dump()
     match keys:
-        case {"s": int(), "max_iter": int()}:  # as in W&B, they win over min_iter
+        case {"s": int(), "max_iter": int()}:  # as in W&B, they take precedence over min_iter
             keys["min_iter"] = None
         case {"s": int(), "min_iter": int()}:  # as in W&B, s alone has no effect
             keys["s"] = None
@@ -64,9 +64,9 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
 def check_acts(
     rule: EarlyTermination, epochs: int, path: KeyPath, document: Document, *, is_default: bool = False
 ) -> None:
-    """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does.
+    """Note a rule that cannot act on a trial of ``epochs`` epochs, or a bracket of it that cannot.
 
-    ``is_default``: the file names no epochs.
+    ``is_default``: the file does not set the number of epochs.
     """
     why = ", the default, for the file names none" if is_default else ""
     hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
@@ -110,7 +110,7 @@ Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cm
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 MAX_EPOCHS = 1_000_000
-MAX_SEED = 2**32 - 1  # of NumPy and TensorFlow alike
+MAX_SEED = 2**32 - 1  # the limit of NumPy and TensorFlow
 
 SweepName: TypeAlias = Annotated[
     str,
@@ -145,10 +145,10 @@ Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a 
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
 BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
-"""Methods that a `prior` guides."""
+"""Methods that use a `prior`."""
 
 POPULATIONS = ("pbt", "pb2")
-"""Methods of which members are replaced by copies of better ones."""
+"""Methods in which copies of better members replace others."""
 
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",
@@ -159,17 +159,17 @@ NOT_WITH_A_POPULATION = {
     "confirm": "what it finds is a schedule, and the last configuration alone does not train like it",
     "metrics": "the worst and the best are by one metric",
 }
-"""Keys of a sweep file that have another meaning there, or none, and why."""
+"""Keys that cannot be combined with a population, with the reasons."""
 
 
 def learns(method: str | None) -> bool:
-    """Return whether a method's next suggestion depends on results; one of the user's own may."""
+    """Return whether a method's suggestions depend on results; a searcher of the user's own counts as such."""
     return method in ("tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
 
 
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
-"""Keys of W&B files that only their server understands: accepted and ignored."""
+"""Keys of W&B files for W&B's server only; accepted and ignored."""
 
 _SERVER = Field(None, description="A key of W&B's server, without effect here.")
 
@@ -293,7 +293,7 @@ HINTS = {
         )
     },
 }
-"""Help with the words of other programs, and with keys in the wrong place."""
+"""Hints for names that other programs use, and for keys in the wrong place."""
 
 
 SERVED_OPTIMIZERS = ("sgd", "adam", "adamw")
@@ -308,11 +308,11 @@ NOT_SERVED = {
     "gradient_checkpointing": "weights may change before they are read again",
     "amsgrad": "the servers compute sgd, adam and adamw",
 }
-"""Standard hyperparameters that such a trial cannot have, and why."""
+"""Standard hyperparameters that cannot be used with parameter servers, with the reasons."""
 
 
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
-    """Note what cannot be, with the reason."""
+    """Note settings that cannot be combined with parameter servers, with the reasons."""
     training, resources = file.training, file.resources
     if training.strategy != "parameter_server":
         if resources.servers:

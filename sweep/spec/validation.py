@@ -1,7 +1,7 @@
-"""Validates plain data with a model and says what is wrong in the words of the file's reader.
+"""Validation of plain data with a pydantic model, with messages in the terms of the sweep file.
 
-What was expected is told from the model's own JSON Schema, so that messages, editors and parser agree.
-A `Document` is what was read from a file, where each part of it stands, and the mistakes found in it so far.
+Expected values are described from the model's own JSON Schema, so that messages, editors and parser agree. A `Document`
+holds the data of a file, the place of each part, and the mistakes found so far.
 """
 
 from __future__ import annotations
@@ -23,49 +23,50 @@ from sweep.events import Value
 from sweep.text import did_you_mean, escaped, guess, shortened
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way from the top of a file to a value: keys of mappings, indices of lists."""
+"""The path from the top of a file to a value: keys of mappings and indices of lists."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A place in a text, counted from 1 as editors do."""
+    """A place in a text; line and column are counted from 1, as in editors."""
 
     line: int
     column: int
 
 
-_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}  # also of YAML 1.1, as others may read it
+# includes words of YAML 1.1, which other programs may use
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _LONG = 500
-_LAST = Mark(2**31, 0)  # what is wrong outside of the text comes last
+_LAST = Mark(2**31, 0)  # sorts mistakes outside of the text last
 
 
 @dataclass(slots=True)
 class Document:
-    """Plain data with places, and a list of mistakes that grows while the data are understood."""
+    """Plain data with their places in a file, and the mistakes found while the data are processed."""
 
     source: str
     data: dict[str, Value] = field(default_factory=dict)
     keys: dict[KeyPath, Mark] = field(default_factory=dict)
     values: dict[KeyPath, Mark] = field(default_factory=dict)
-    overrides: dict[KeyPath, str] = field(default_factory=dict)  # as typed: "--set a.b=1"
+    overrides: dict[KeyPath, str] = field(default_factory=dict)  # as typed, such as "--set a.b=1"
     mistakes: list[tuple[Mark, Problem]] = field(default_factory=list)
-    found: int = 0  # mistakes so far, also those that are not told
-    faulty: set[Mark] = field(default_factory=set)  # where the text itself is wrong
+    found: int = 0  # number of mistakes, including suppressed ones
+    faulty: set[Mark] = field(default_factory=set)  # places of mistakes in the text itself
     otherwise: dict[Mark, tuple[str, Value]] = field(
         default_factory=dict
-    )  # words that YAML 1.1 reads otherwise, and how
+    )  # words that YAML 1.1 reads differently: the word, and its value there
 
     def where(self, mark: Mark) -> str:
-        """Return a place as compilers print it."""
+        """Format a place as compilers do."""
         return f"{self.source}:{mark.line}:{mark.column}"
 
     def fault(self, mark: Mark, what: str, hint: str = "") -> None:
-        """Note a mistake in the text at a place; what follows from it there is not told."""
+        """Note a mistake in the text itself; later mistakes at the same place are suppressed as consequences."""
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
 
     def mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
-        """Note a mistake in the value at ``path``, or in its key; what is missing stands at its parent."""
+        """Note a mistake in the value at ``path``, or in its key; a missing value is reported at its parent."""
         mark, where = self._place(path, at_key=at_key)
         if mark in self.faulty:
             self.found += 1
@@ -77,17 +78,17 @@ class Document:
         self._add(_LAST, where, what, hint)
 
     def check(self) -> None:
-        """Raise InputError when there are mistakes, in the order of the file."""
+        """Raise InputError if there are mistakes, sorted by their place in the file."""
         refuse(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0]))
 
     def fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
-        """Note a mistake in the text after which it cannot be read on, and raise InputError."""
+        """Note a mistake that prevents further reading of the text, and raise InputError."""
         self.fault(mark, what, hint)
         self.check()
         raise AssertionError("a mistake was noted")
 
     def override(self, path: KeyPath, typed: str) -> None:
-        """Note that the value at ``path`` did not come from the text."""
+        """Record that the value at ``path`` was typed by the user and is not from the text."""
         self.overrides[path] = typed
         for marks in (self.keys, self.values):
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
@@ -98,7 +99,7 @@ class Document:
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
     def place(self, path: KeyPath, *, at_key: bool = False) -> str:
-        """Return where the value at ``path`` stands, or its key, as `mistake` says it."""
+        """Return the place and path of a value, or of its key, as in a message of `mistake`."""
         return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
 
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
@@ -113,7 +114,7 @@ class Document:
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path as people write it: ``metrics[1].goal``."""
+    """Format a path: ``metrics[1].goal``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -121,12 +122,12 @@ def dotted(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
+    """Return text from a file in printable form: on one line and of limited length."""
     return escaped(shortened(text, _LONG))
 
 
 def show(value: Value) -> str:
-    """Return what a value is, in a few words of one line."""
+    """Describe a value in a few words on one line."""
     match value:
         case None:
             return "nothing"
@@ -143,7 +144,7 @@ def show(value: Value) -> str:
 
 
 def flow(value: Value) -> str:
-    """Return a value as it is written in YAML on one line."""
+    """Format a value as YAML on one line."""
     match value:
         case str() if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS:
             return value
@@ -152,7 +153,8 @@ def flow(value: Value) -> str:
         case dict():
             return f"{{{', '.join(f'{flow(key)}: {flow(inner)}' for key, inner in value.items())}}}"
         case str():
-            quoted = json.dumps(value, ensure_ascii=False)  # U+0085 and its kin are line breaks to some readers
+            # some readers treat U+0085 and similar characters as line breaks
+            quoted = json.dumps(value, ensure_ascii=False)
             return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
         case _:
             return json.dumps(value)
@@ -164,7 +166,7 @@ Schema: TypeAlias = Mapping[str, Any]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MANY = 10
-"""More choices than this are not listed where a hint names the likely one."""
+"""If there are more choices than this and a hint names a likely one, the choices are not listed."""
 
 _KINDS = {
     "string": "text",
@@ -180,16 +182,16 @@ _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusi
 
 
 def kind_of(value: Value) -> str:
-    """Return the word for what kind of value it is, of the numbers one."""
+    """Return the word for the kind of a value; integers and floats are both numbers."""
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
 def validate(
     model: type[ModelT], data: Value, path: KeyPath, document: Document, hints: Mapping[str, str] = MappingProxyType({})
 ) -> ModelT | None:
-    """Return the data as a model, or None after every mistake in them was noted in the document.
+    """Return the data as a model, or None after noting all mistakes in the document.
 
-    ``hints`` help with particular words: unknown keys and texts that are not among the permitted ones.
+    ``hints`` are help for particular words: unknown keys, and texts that are not allowed.
     """
     try:
         return model.model_validate(data)
@@ -201,7 +203,10 @@ def validate(
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """Return the right parts of the data as a model whose keys are all optional, and the keys that are wrong."""
+    """Return a model made from the valid parts of the data, and the keys that are invalid.
+
+    All keys of the model must be optional.
+    """
     try:
         return model.model_validate(data), set()
     except ValidationError as error:
@@ -212,17 +217,18 @@ def validate_parts(
 
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
-    """Return a model's JSON Schema with all references resolved in place."""
+    """Return a model's JSON Schema with all references resolved."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
     resolved: Schema = _resolved(schema, schema.get("$defs", {}))
     return resolved
 
 
 def expectation(schema: Schema) -> str:
-    """Return what a schema asks for, in a few words."""
+    """Describe what a schema expects in a few words."""
     if "expected" in schema:
         return str(schema["expected"])
-    members = [part for part in _members(schema) if part.get("type") != "null"]  # nothing is always fine
+    # null is always allowed and not mentioned
+    members = [part for part in _members(schema) if part.get("type") != "null"]
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
         members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
@@ -247,7 +253,7 @@ def expectation(schema: Schema) -> str:
 
 
 class _InFileOrder(GenerateJsonSchema):
-    """Keeps the keys of examples as they are written."""
+    """Keeps the order of keys in examples."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
@@ -263,7 +269,7 @@ def _note(
 ) -> None:
     words = _Words(document, hints)
     faults = [(fault, *_locate(fault["loc"], data, schema_of(model))) for fault in error.errors()]
-    # A mistake in a union is told once per member, one in a list of bounded length for the list as well.
+    # A mistake in a union is reported for each member, and one in a list of limited length also for the list.
     told = {inner[:length] for _, inner, _, _ in faults for length in range(len(inner))}
     for fault, inner, value, expected in sorted(faults, key=lambda found: found[0]["type"] != "value_error"):
         if inner not in told:
@@ -273,7 +279,7 @@ def _note(
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Puts pydantic's errors into words."""
+    """Converts pydantic's errors to mistakes of the document."""
 
     document: Document
     hints: Mapping[str, str]
@@ -316,7 +322,7 @@ class _Words:
 
 
 def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
-    """Path, value and schema at an error's location, which also names members of unions."""
+    """Return path, value and schema at the location of an error; locations also contain names of union members."""
     path: KeyPath = ()
     for part in loc:
         schema = _member(schema, data)
@@ -324,7 +330,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
         if isinstance(data, dict) and isinstance(part, str) and part in data:
             data = data[part]
             inner = properties.get(part, schema.get("additionalProperties"))
-            schema = inner if isinstance(inner, dict) else schema  # of an unknown key: what its mapping has
+            schema = inner if isinstance(inner, dict) else schema  # an unknown key: keep the schema of its mapping
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):
             data, schema = data[part], schema.get("items", {})
         elif isinstance(data, dict) and part in properties:
@@ -336,7 +342,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
 
 
 def _member(schema: Schema, data: Value) -> Schema:
-    """Return the member of a union that the data mean to be, the schema itself if that is not clear."""
+    """Return the member of a union that the data probably mean, or the schema itself if unclear."""
     for part in _members(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
         if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
@@ -347,7 +353,7 @@ def _member(schema: Schema, data: Value) -> Schema:
 
 
 def _members(schema: Schema) -> list[Schema]:
-    """Return the schemas of which one must fit."""
+    """Return the alternatives of a schema, or the schema itself."""
     parts = schema.get("anyOf") or schema.get("oneOf")
     return [member for part in parts for member in _members(part)] if parts else [schema]
 
@@ -380,5 +386,5 @@ def _is_number(text: str) -> bool:
 
 
 def _offered(properties: Mapping[str, Any]) -> list[str]:
-    """Return the keys that a hint names: without those that are accepted and do nothing."""
+    """Return the keys that hints may suggest: all that have an effect."""
     return [key for key, about in properties.items() if "without effect" not in str(about.get("description", ""))]

@@ -1,10 +1,11 @@
-"""Read YAML as data with places: the only module that knows ruamel.yaml.
+"""Reads YAML as plain data with places; the only module that knows ruamel.yaml.
 
-YAML 1.2 core schema (section 10.3), so `1e-4` is a number and `off`, `no` are texts; numbers are finite and of 64 bits.
-A file is data and never code: one document, no tags but the schema's own, text keys, bounded size, depth and expansion
-of anchors. Of what YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
+It uses the core schema of YAML 1.2 (section 10.3), in which `1e-4` is a number and `off` and `no` are texts; numbers
+must be finite and fit into 64 bits. A file is data, never code: one document, no tags except those of the schema, text
+keys, and limits on size, depth and expansion of anchors. The merge key `<<`, which YAML 1.2 dropped, is supported
+because users' files have it.
 
-Changes come from outside of a file as well: Python values, ``--set a.b=1`` and ``SWEEP_SET`` in the environment.
+Also applies changes from outside a file: Python values, ``--set a.b=1`` and ``SWEEP_SET`` in the environment.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 TAG_PREFIX = "tag:yaml.org,2002:"
 TAGS = {"bool", "float", "int", "map", "null", "seq", "str"}
-"""The tags of the schema, all harmless; W&B's documentation recommends ``!!float 1e-5``."""
+"""The allowed tags, all harmless; W&B's documentation recommends ``!!float 1e-5``."""
 
 _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NULLS = {"", "~", "null", "Null", "NULL"}
@@ -57,7 +58,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def resolve(text: str, tag: str | None) -> Scalar:
-    """Return the value that a text stands for: by its tag, or by its form if it has none.
+    """Return the value of a scalar, by its tag or, without a tag, by its form.
 
     Raises ``ValueError`` with a message for the user.
     """
@@ -85,7 +86,7 @@ _FLOAT_1_1 = re.compile(r"[-+]?[0-9][0-9]*(_[0-9_]*)?\.[0-9_]*([eE][-+][0-9]+)?"
 
 
 def resolve_1_1(text: str) -> Value:
-    """Return what YAML 1.1, which W&B reads, makes of a word that YAML 1.2 reads otherwise; None for any other."""
+    """Return the value in YAML 1.1, as W&B reads it, of a word that YAML 1.2 reads differently; None for others."""
     if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
         return _WORDS_1_1[text.lower()]
     if len(text) > 30:
@@ -104,7 +105,7 @@ def resolve_1_1(text: str) -> Value:
 
 
 def _int(text: str) -> int:
-    # Python takes quadratic time for long numbers.
+    # Python's conversion takes quadratic time.
     return _whole(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
 
 
@@ -130,7 +131,7 @@ def _text(text: str) -> str:
 
 MAX_SIZE_BYTES = 1_000_000
 MAX_DEPTH = 50
-MAX_VALUES = 100_000  # after anchors are expanded
+MAX_VALUES = 100_000  # including expanded anchors
 
 _UNCLOSED = ("unexpected end of stream", "<stream end>", "could not find expected ':'")
 _HINTS = {
@@ -145,7 +146,7 @@ _HINTS = {
 
 
 def decode(raw: bytes, source: str) -> str:
-    """Bytes as UTF-8 text without byte order mark; raises InputError."""
+    """Decode UTF-8 with or without a byte order mark. Raises InputError."""
     if len(raw) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
     try:
@@ -159,7 +160,7 @@ def decode(raw: bytes, source: str) -> str:
 def read(text: str, source: str) -> Document:
     """Parse a text whose top level is a mapping.
 
-    Raises InputError where nothing can be made of the text; lesser mistakes are kept in the document.
+    Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
     """
     if len(text) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} characters, too large for a sweep file")
@@ -178,14 +179,14 @@ def read(text: str, source: str) -> Document:
 
 
 def read_value(text: str, source: str) -> Value:
-    """Parse a text that stands for one value, such as the right side of ``--set key=value``."""
+    """Parse a text as a single value, such as the right side of ``--set key=value``. Raises InputError."""
     document = Document(source)
     try:
         node = _Composer(text, document).compose()
         value = None if node is None else _Expansion(document).expand(node, ())
         document.check()
     except InputError as error:
-        # A line and column inside one command-line word help nobody.
+        # A line and column within a word of the command line would not help.
         raise InputError(Problem(source, fault.what, fault.hint) for fault in error.problems) from None
     return value
 
@@ -200,27 +201,27 @@ _Pairs: TypeAlias = dict[str, tuple[Mark, _Node]]
 
 
 class _Composer:
-    """Builds nodes from the parser's events; anchored nodes are shared, not yet copied."""
+    """Builds nodes from the parser's events; nodes with anchors are shared and not yet copied."""
 
     def __init__(self, text: str, document: Document) -> None:
         self.text = text
         self.document = document
-        self.anchors: dict[str, _Node | None] = {}  # None: still being built
-        self.merged = 0  # pairs that merge keys have copied
+        self.anchors: dict[str, _Node | None] = {}  # None: under construction
+        self.merged = 0  # number of pairs copied by merge keys
 
     def compose(self) -> _Node | None:
         try:
             return self._compose(YAML(typ="safe", pure=True).parse(self.text))
         except MarkedYAMLError as error:
             reason = " ".join(filter(None, (error.context, error.problem)))
-            unclosed = any(sign in reason for sign in _UNCLOSED)  # found missing at the end of the text
+            unclosed = any(sign in reason for sign in _UNCLOSED)  # noticed only at the end of the text
             marks = (error.context_mark, error.problem_mark)
             mark = next(mark for mark in (marks if unclosed else reversed(marks)) if mark is not None)
             place = Mark(mark.line + 1, mark.column + 1)
         except ReaderError as error:
             place = _mark_after(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
-        except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", beyond Unicode
+        except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", which is beyond Unicode
             place, reason = Mark(1, 1), str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
         self.document.fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
@@ -289,7 +290,7 @@ class _Composer:
         return merged | own
 
     def _merged(self, node: _Node) -> _Pairs:
-        """Return the pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
+        """Return the pairs of the mapping after ``<<``, or of a list of mappings; earlier ones take precedence."""
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
@@ -313,7 +314,7 @@ class _Composer:
         return value
 
     def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
-        """Return the tag of a node, if it is one of the core schema's for this kind of node."""
+        """Return the tag of a node if it is valid for this kind of node; note other tags as mistakes."""
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)
@@ -325,7 +326,7 @@ class _Composer:
 
 
 class _Expansion:
-    """Turns nodes into plain data, anchors copied, and notes where everything stands."""
+    """Converts nodes to plain data, copies anchors, and records the place of each value."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -355,17 +356,17 @@ def _mark_after(text: str) -> Mark:
 
 
 def write(documents: Iterable[Mapping[str, object]]) -> str:
-    """Return mappings as the documents of one YAML file, their keys in their order."""
+    """Return mappings as the documents of a YAML file, with their keys in order."""
     yaml, target = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style = False
-    yaml.width = 4096  # no line is broken in the middle of a command
+    yaml.width = 4096  # long enough that no command is broken into lines
     yaml.representer.sort_base_mapping_type_on_output = False
     yaml.dump_all([*documents], target)
     return target.getvalue()
 
 
 def document_of(given: Mapping[str, object], source: str) -> Document:
-    """Return a mapping as what is read from a file; what is no plain value is noted as a mistake."""
+    """Return a mapping as a document, as if read from a file; values that a file cannot hold are noted as mistakes."""
     made = Document(source)
     for key, value in given.items():
         made.data[str(key)] = _plain_value(value, (str(key),), made)
@@ -374,7 +375,7 @@ def document_of(given: Mapping[str, object], source: str) -> Document:
 
 def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
     item = getattr(value, "item", None)
-    if callable(item) and getattr(value, "ndim", None) == 0:  # a number of NumPy's
+    if callable(item) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
         value = item()
     elif callable(getattr(value, "tolist", None)):
         value = value.tolist()  # type: ignore[attr-defined]  # an array
@@ -406,9 +407,10 @@ VARIABLE = "SWEEP_SET"
 
 
 def apply_assignments(assignments: Iterable[str], label: str, document: Document) -> None:
-    """Set values by dotted key in the order given; notes what cannot be set.
+    """Set values by dotted key, in the given order; note mistakes in the document.
 
-    ``label`` is what the user typed before the assignment. Values are YAML; missing levels are made.
+    ``label`` is what the user typed before the assignment, such as ``--set``. Values are YAML; missing levels are
+    created.
     """
     for assignment in assignments:
         typed = one_line(f"{label} {shortened(assignment, 60)}")
@@ -426,7 +428,7 @@ def apply_assignments(assignments: Iterable[str], label: str, document: Document
 
 
 def split_assignments(text: str) -> list[str]:
-    """Return the assignments in the environment variable; raise InputError for unbalanced quotes."""
+    """Split the environment variable into assignments. Raises InputError for unbalanced quotes."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -438,7 +440,7 @@ def _assign(parts: list[str], value: Value, typed: str, document: Document) -> N
     path: KeyPath = ()
     while True:
         if isinstance(holder, dict):
-            # A dotted name in the file is one key: the longest that is there wins.
+            # A dotted name in the file is one key: the longest existing one takes precedence.
             taken = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in holder), 1)
             key, parts = ".".join(parts[:taken]), parts[taken:]
             path = (*path, key)

@@ -1,4 +1,4 @@
-"""The HTML report: the numbers as JSON for its scripts, the page around the charts, and its content security policy."""
+"""The HTML report: its data as JSON, its page template, and its content security policy."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from sweep.text import counted, duration, moment, money, printable, setting, set
 if TYPE_CHECKING:
     from sweep.searchers.optuna_study import Importance
 
-SLICES = 24  # parameters drawn at most, those that matter most
-AXES = 10  # of parallel coordinates at first; the reader may add others
+SLICES = 24  # the maximum number of parameters that are plotted, the most important ones
+AXES = 10  # parallel coordinates that are shown at first; the reader can add others
 
 _STATUSES = [status.value for status in Status]
 
@@ -40,7 +40,7 @@ _STATUSES = [status.value for status in Status]
 def report_document(
     accounts: Sequence[ReportData], ranking: Ranking, worths: Sequence[SearchEfficiency] = ()
 ) -> dict[str, object]:
-    """Return what `sweep/render/report/data.js` reads: columns by trial, of all sweeps one after the other."""
+    """Return the data that `sweep/render/report/data.js` reads: columns over the trials of all sweeps in turn."""
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
     rank = [0] * len(trials)
@@ -49,7 +49,8 @@ def report_document(
             rank[place[id(trial)]] = row.rank
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
-    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}  # one has all of it
+    # a single one has all the importance
+    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
     grid, known = filled(ranking_grid(ranking)), domains(accounts)
@@ -86,13 +87,13 @@ def report_document(
 
 
 def as_json(content: object) -> str:
-    """JSON that can stand in a ``<script>``: ASCII, and nothing in it that HTML knows."""
+    """Return JSON that is safe inside a ``<script>``: ASCII without any character that is special in HTML."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
-    """Return the best score by what was spent, by unit: of each sweep its place and its lines."""
+    """Return the best score over the budget spent: for each unit, the lines of each sweep."""
     place = {one.sweep.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
     return [
@@ -117,13 +118,13 @@ def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency])
 
 def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
     known = [value for value in values if value is not None and math.isfinite(value)]
-    # Losses fall by powers of ten; accuracies do not rise so.
+    # A loss may span powers of ten; an accuracy does not.
     log = bool(known) and goal == "minimize" and min(known) > 0 and max(known) / min(known) >= 100
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
 
 
 def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
-    """A number's values, or the codes of a choice (-1 where a trial has no such parameter) and what they mean."""
+    """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
     values = [one[name] for one in params if name in one]
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
@@ -189,7 +190,7 @@ def _packed(numbers: npt.NDArray[np.generic]) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Seven digits are what is seen; JSON knows no NaN."""
+    """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.7g}")
@@ -199,15 +200,15 @@ SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
-PRIVATE = ("hostname", "command")  # a report is sent to others; they stay in sweep.json
-FAILURES = 50  # tracebacks at most
-NAMED = 12  # parameters in a list
+PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
+FAILURES = 50  # maximum number of tracebacks
+NAMED = 12  # maximum number of parameters in a list
 
 
 def page(folders: Sequence[ResultsFolder]) -> str:
     """Return the report on one sweep, or on several with the same objectives.
 
-    Raises `InputError` where their objectives differ, and `StoreError` for a damaged one.
+    Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
     """
     from sweep.analysis import report_data
 
@@ -217,8 +218,8 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
     content = report_document(accounts, ranking, worths)
-    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
-    style = Markup(_asset("report.css"))  # ours
+    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
+    style = Markup(_asset("report.css"))  # trusted: sweep's own
     failures = list(_failures(accounts, ranking))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
@@ -233,7 +234,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         policy=_policy(scripts, style),
         scripts=scripts,
         style=style,
-        data=Markup(as_json(content)),  # has no character that HTML knows
+        data=Markup(as_json(content)),  # safe: no character that is special in HTML
         title=" · ".join(one.sweep.name for one in accounts),
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
@@ -262,7 +263,7 @@ def _asset(name: str) -> str:
 
 
 def _policy(scripts: Sequence[str], style: str) -> str:
-    """Nothing may be fetched, sent, framed or run but these scripts and this style, known by their hashes."""
+    """Return a policy that allows only these scripts and this style, by hash, and no network access or frames."""
     allowed = " ".join(map(_hash, scripts))
     return f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
 
@@ -273,7 +274,7 @@ def _hash(text: str) -> str:
 
 
 def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
-    """Return what the template says of one sweep."""
+    """Return the values that the template shows for one sweep."""
     return {
         "name": account.sweep.name,
         "question": account.question,
@@ -303,7 +304,7 @@ def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
 
 
 def _counted(accounts: Sequence[ReportData]) -> str:
-    """Return how many curves are marked as what."""
+    """Describe how many curves have which end mark."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
@@ -332,7 +333,7 @@ def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
 
 
 def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
-    """Yield what the template says of each trial that came to nothing."""
+    """Yield the values that the template shows for each trial without a result."""
     for account in accounts:
         of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
@@ -344,10 +345,10 @@ def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict
 
 
 def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
-    """What the numbers come from, flat: versions, commit, machine, code; nothing that names a person's machine."""
+    """Yield the provenance as flat pairs: versions, commit, machine, code; nothing that names a person or host."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
-        groups["packages"] = info.provenance["packages"]  # the code's own list is much longer
+        groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
     for name, value in groups.items():
         if isinstance(value, Mapping):
             told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
@@ -369,10 +370,10 @@ TICKS = 12
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The line of a trial: down from its parent, then to the right."""
+    """The line of a trial in the lineage: down from its parent, then to the right."""
 
     trial: int
-    kind: str  # best: it has trained epochs of the best trial
+    kind: str  # "best" if it trained epochs of the best trial, else "other"
     from_x: float
     from_y: float
     y: float
@@ -382,17 +383,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What the template draws."""
+    """A lineage as the template draws it."""
 
     width: int
     height: int
     rows: tuple[Row, ...]
-    ticks: tuple[tuple[float, int], ...]  # epochs below it: where, and which
+    ticks: tuple[tuple[float, int], ...]  # labels below it: position and epoch
     words: str
 
 
 def _lineages(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
-    """Return the drawing of a sweep; None where no trial is a copy."""
+    """Return the lineage drawing of a sweep; None if no trial is a copy of another."""
     if not any(trial.parent is not None for trial in trials):
         return None
     last = max(trial.epochs for trial in trials) or 1
