@@ -221,7 +221,7 @@ class Group(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether more trials may begin while others of the group are training."""
+        """True if more trials may begin while others of the group are training."""
 
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial, because it has ended or continues elsewhere."""

@@ -149,7 +149,7 @@ class EpochReported(Record, frozen=True, kw_only=True):
 
 
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a trial has read besides its code and data, as recorded by `sweep.read_recorder`.
+    """Everything that a trial has read besides its code and data, as recorded by `sweep.read_recorder`.
 
     Paths that begin with ``./`` are relative to the working folder at the start of a trial, or to a folder on the
     import path.
@@ -162,7 +162,7 @@ class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how a trial ran; None for anything unknown, such as the facts of a lost worker."""
+    """Facts about where and how a trial ran; None for anything unknown, as after a lost worker."""
 
     started: float | None = None  # seconds since 1970: when training code first ran for the trial
     lived_s: float | None = None  # seconds since then by its worker's clock; since it was resumed, if it was

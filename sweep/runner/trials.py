@@ -1,4 +1,4 @@
-"""How a coordinator chooses, starts and follows the trials of a sweep.
+"""The trials of a sweep as its coordinator chooses, starts and follows them.
 
 An `OpenTrial` has not ended for good. `Terms` builds trials from the sweep file and decides which reports end them.
 `AuxiliaryTrials` are those that the searcher does not choose: the baseline, and fresh seeds for finalists after the
@@ -290,7 +290,7 @@ def race(ledger: Ledger, spec: Spec) -> Race:
 
 
 LOOK_AHEAD = 64
-"""How far beyond the first unstarted trial `Upcoming` may choose, so that no trial waits for long."""
+"""Trials beyond the first unstarted one among which `Upcoming` may choose; limited so that none waits for long."""
 
 
 class Upcoming:
