@@ -261,7 +261,7 @@ class Session:
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
 
             def past() -> Iterator[Event]:
-                """Yield the logged events one by one, after replaying each in the coordinator; there may be millions."""
+                """Replay the logged events in the coordinator and yield each; there may be too many to keep."""
                 with naming(self.folder.log):
                     for event in store_log.read(self.folder.log):
                         change = coordinator.recall(event)
