@@ -146,7 +146,7 @@ class Assignment:
     shared: Path | None = None  # folder shared by the workers of this node; None: share nothing
     stop_file: Path | None = None  # once it exists, the trial must end; slow work before an epoch checks for it
     profile: Path | None = None  # folder for a profile of a few steps; None: no profile
-    fold: Fold | None = None  # None: no cross-validation
+    fold: Fold | None = None  # of a cross-validation, whose split replaces the usual one
     data_seed: int = 0  # seed for loading the data, the same for all trials of a sweep
     accumulate: int = 1  # further micro-batches to split each batch into, because the trial ran out of memory
     trains: bool = True  # false: the trial is only restored, to be inspected, tested or exported

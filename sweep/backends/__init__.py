@@ -137,7 +137,7 @@ class Progress:
     notices: tuple[str, ...] = ()
     spoilt: str | None = None  # why the worker must not be used again
     fault: str | None = None  # why the whole sweep cannot continue
-    data_known: bool = False  # the data are those of `Order.known_data`; nothing was trained
+    data_known: bool = False  # the data are those of `Order.known_data`
     worker: str = ""  # name of the worker, if there are several
     accumulate: int | None = None  # out of memory: micro-batches to use in another process; this worker is spoilt
     crowded: bool = False  # needs a larger share of a GPU, in another worker; this one is spoilt

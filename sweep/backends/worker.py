@@ -121,7 +121,7 @@ class Worker:
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._price = None if job.price is None else prices.per_gpu_hour(job.price, self._node.labels)
-        self._held_since = time.monotonic()  # by the present trial; time before is not charged
+        self._held_since = time.monotonic()  # the present trial's GPU time since then is not yet charged
         if job.price is not None and self._price is None:
             named = ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items())) or "none"
             self._notices.append(

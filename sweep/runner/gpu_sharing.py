@@ -187,7 +187,7 @@ class Sharing:
         self._left = total
         self._trials: dict[int, _Trial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
-        self._peaks: dict[str, float] = {}  # smallest by structure: others may hold larger programs too
+        self._peaks: dict[str, float] = {}  # smallest of the ended trials, by structure: others hold larger programs too
         self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[Epoch] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
@@ -216,7 +216,7 @@ class Sharing:
         if not self._auto:
             return self._devices
         share = self._out[trial] = self._share(self._trials.setdefault(trial, _Trial(params)))
-        if trial in self._told:  # its new share is in effect
+        if trial in self._told:  # its new share is in effect, or impossible
             self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
 

@@ -24,10 +24,10 @@ from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import newest
 
-REHEARSED = 3000  # in all rehearsals of a rule together
-MOST_REHEARSED = 1000  # in one rehearsal; results are scaled up to more
+REHEARSED = 3000  # trials in all rehearsals of a rule together
+MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
 FEWEST_REHEARSED = 50
-REPORTED = 100_000  # in all rehearsals together, which takes about 0.2 s
+REPORTED = 100_000  # epochs in all rehearsals together, which take about 0.2 s
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from sweep.text import counted, encodable, roughly, score, trials_named
 POINTER = "job_submission_id"  # key in a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # environment variable that Ray sets in submitted jobs
 PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
-EVERY_S, ANYWAY_S = 2.0, 10.0  # for a changed record, and for any: the dashboard may have overwritten it
+EVERY_S, ANYWAY_S = 2.0, 10.0  # between writes of a changed record, and of any: the dashboard may overwrite it
 PATIENCE_S = 3.0  # for writing the last record
 
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
@@ -286,7 +286,7 @@ def plain(text: str) -> str:
 
 
 _MODE, _OTHERS = 0o600, 0o077
-_TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks for a token first
+_TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks first, before the file
 
 
 def protect_token(folder: Path | None = None) -> None:

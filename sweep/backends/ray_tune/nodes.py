@@ -25,7 +25,7 @@ from sweep.store.object_store import repeat
 
 PATIENCE_S = 60.0  # for all nodes to answer, some of which must start a process first
 DRAINING_S = 1.0  # between checks for machines that are about to be taken away
-AT_FIRST = 8  # trials that fit on a machine of an autoscaler that does not describe its machines
+AT_FIRST = 8  # trials requested at first, if an autoscaler does not say which machines it can add
 UNBOUNDED = 1000  # machines assumed if an autoscaler has no limit
 
 

@@ -20,7 +20,7 @@ from sweep.store import process
 from sweep.text import printable
 
 PREEMPTED = "actor's node was preempted"  # its end was announced
-NODE_LOST = {  # Ray's message: what it means for a worker
+NODE_LOST = {  # by what Ray says if a node is lost, and not only a worker
     PREEMPTED: "its node was taken away",
     "actor's node was terminated expectedly": "its node was ended",  # in an orderly way, also if its disk is full
     "its node has died": "its node is gone",
