@@ -187,7 +187,7 @@ class Sharing:
         self._left = total
         self._trials: dict[int, _Trial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
-        self._peaks: dict[str, float] = {}  # smallest of the ended trials, by structure: others hold larger programs too
+        self._peaks: dict[str, float] = {}  # smallest of ended trials, by structure: others hold larger programs too
         self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[Epoch] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU

@@ -32,7 +32,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         )
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
-    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused elsewhere, or handled for the function
+    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
     asked = [name for name in settings(spec) if name not in elsewhere]
     for name in source.reads_of_its_trial_not(asked, "training"):
         value = setting(spec.training[name])
