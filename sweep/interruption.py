@@ -97,7 +97,7 @@ class Interruption:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """Let the second signal raise `StoppedAtOnce` inside the block, for user code that does not check the flag."""
+        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check the flag."""
         self._breakable = self._breaks
         try:
             yield
@@ -168,7 +168,7 @@ def end() -> None:
 
 
 def finish() -> None:
-    """Let a signal that has already arrived take effect before this process ends."""
+    """Wait until the actions of signals that have already arrived are done, before this process ends."""
     if _active is not None:
         _active.finish()
 
@@ -199,7 +199,7 @@ def heard(first: Callable[[], None], second: Callable[[], None], *, breaks: bool
 
 @contextmanager
 def breakable() -> Iterator[None]:
-    """Let the second signal raise inside the block if this process survives it; see `Interruption.breakable`."""
+    """Make the second signal raise inside the block if this process survives it; see `Interruption.breakable`."""
     if _active is None:
         yield
         return

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
-"""What a function does with its first argument.
+"""Use of a function's first argument.
 
 ``prefix``: it reads all files whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``:
 it reads its first argument and writes its second. ``process``: it starts a process, whatever its arguments.

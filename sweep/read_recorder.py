@@ -373,7 +373,7 @@ class ReadRecorder:
         return name if is_same_file and not self._was_written(name) else resolved
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether a file does not count: the system's, installed or compiled code, known modules, sweep's own."""
+        """Return whether a file does not count: system files, installed or compiled code, known modules, sweep's."""
         return (
             name.startswith(_SYSTEM_FOLDERS)
             or name.endswith((".pyc", "__pycache__"))

@@ -24,7 +24,7 @@ Values: TypeAlias = "dict[str, Any]"
 
 
 class Setting(NamedTuple):
-    """How a setting is read and written."""
+    """Functions that read and write a setting."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]

@@ -41,7 +41,7 @@ def is_trainable(value: object) -> bool:
 
 
 def is_of(value: object, library: str, *names: str) -> bool:
-    """Return whether a value is an instance of one of a library's classes with these dotted names, if it is imported."""
+    """Return whether a value is an instance of one of these classes of a library; False if that is not imported."""
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
     return isinstance(value, tuple(filter(None, (_kind(library, name) for name in names))))

@@ -129,7 +129,7 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
     column = table[name].combine_chunks()
     if column.type not in _KINDS:
         column = column.cast(pa.float64())
-    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, a cast the library of computations
+    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
     kind = _KINDS[column.type]
     found = np.frombuffer(content, kind, len(column), 8 * column.offset) if len(column) else np.zeros(0)
     values = found.astype(np.float64, copy=False)
