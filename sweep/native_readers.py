@@ -172,7 +172,7 @@ def _beginning_with(prefix: str) -> list[Path]:
 
 
 def _is_writing(given: Sequence[Any]) -> bool:
-    """Return whether an HDF5 file is opened to be created anew."""
+    """Return whether an HDF5 file is opened to be created or replaced."""
     return len(given) > 1 and given[1] in ("w", "w-", "x")
 
 

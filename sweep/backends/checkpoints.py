@@ -81,7 +81,7 @@ def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterat
 def bring(results_folder: Path, checkpoint: Path) -> None:
     """Copy a checkpoint from the object store if this machine lacks it.
 
-    Another machine of the trial has already copied it.
+    Rank 0 may have copied it on another machine.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)

@@ -340,7 +340,7 @@ class Worker:
                 raise _TooLarge("its trial does not fit")
 
     def _empty(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
-        """Drop the trainable and everything it holds, so that the trial begins anew."""
+        """Drop the trainable and everything it holds, so that the trial begins again."""
         self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
         epochs.clear()  # they are trained again in the new way

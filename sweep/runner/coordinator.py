@@ -174,7 +174,7 @@ class Coordinator:
         return None
 
     def _chosen(self, worker: str) -> OpenTrial | None:
-        """Return the next trial to train: one to resume, a new one, or else one that is still paused."""
+        """Return the next trial to train: one to resume, a new one, or else a paused one although its rule holds it."""
         ready = self._pauses.ready(self._again)
         if ready is None:
             started = self._start(worker)
@@ -506,7 +506,7 @@ class Coordinator:
         return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
-        """Retry a trial: at once or, if its worker is ``spoilt``, after `lose` has been called for that worker."""
+        """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""
         if spoilt:
             self._dying.add(trial)
         else:

@@ -1,4 +1,4 @@
-"""When a sweep must stop, and when a trial has taken too long.
+"""Decides when a sweep must stop and when a trial has taken too long.
 
 `Limits` (budgets, target, plateau, failures) follow from the events, so a resumed sweep continues counting. `Timeouts`
 use the driver's own clock and ignore the clocks of nodes. A trial that hangs reports nothing, so it is detected by the

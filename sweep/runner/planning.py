@@ -343,7 +343,7 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield values outside the bounds of a standard hyperparameter that certainly `KerasTrainable` itself reads.
+    """Yield values outside the bounds of standard hyperparameters, if `KerasTrainable` itself certainly reads them.
 
     Tied parameters, and those that a constraint may keep within the bounds, are left to the trials.
     """

@@ -111,7 +111,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
 
 
 def _told(spread: float, seeds: int, configurations: int, *, race: bool) -> float:
-    """Return the difference of two means that is detected about half the time, if equal seeds have nothing in common.
+    """Return the difference of two means that is detected about half the time, if equal seeds are uncorrelated.
 
     The test is that of a verdict, p = 0.05 over all pairs, or with ``race`` that of `look_at_race` at its last look.
     """

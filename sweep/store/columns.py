@@ -284,7 +284,7 @@ class TrialRows:
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
     def _share(self, row: int, moment: Moment, together: float | None = None, time_s: float = 0.0) -> None:
-        """Charge other trials of the group with their share of the time since the trial's last event.
+        """Charge the other trials of the group their share of the time since the trial's last event.
 
         Each epoch tells how many trials were trained together; until the end, the number of the last epoch applies. If
         the trial was paused before, only the epoch itself was shared.

@@ -2,7 +2,7 @@
 
 Outdated tables are updated without reading the whole log: trials that had ended when they were written are kept, and
 only the others are read again, from where the first of them begins. So a running or killed sweep is read as fast as a
-finished one, and a long one is resumed without making all its tables anew. While the sweep runs, a thread keeps the
+finished one, and a long one is resumed without rebuilding all its tables. While the sweep runs, a thread keeps the
 files up to date without delaying it. Columns are read without pandas, whose import takes longer.
 """
 

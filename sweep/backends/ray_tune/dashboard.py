@@ -169,7 +169,7 @@ class Drivers:
         self._over: set[bytes] = set()
 
     def look(self) -> tuple[Driving, ...]:
-        """Return these sweeps by user and name, including this driver's own."""
+        """Return these sweeps sorted by user and name, including this driver's own."""
         found = []
         for key, record, alive in _pages(self._over):
             about = record["metadata"]

@@ -63,7 +63,7 @@ class Jobs:
         return sorted((_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
-        """Return the latest job of a sweep of this user's, or of another user's given as ``user/sweep``.
+        """Return the latest job of this user's sweep, or of another user's, given as ``user/sweep``.
 
         Raises:
             InputError: if there is none.
