@@ -1,9 +1,9 @@
-"""Tells the author's own code from what is installed, by where a file lies.
+"""Distinguishes the author's own code from installed code, by the location of files.
 
-Used for tracebacks, for the watch over what the author's modules keep, and for the record of what a trial has read.
-Three kinds of files are not the author's: Python's standard library, what an installer has put on the search path, and
-sweep itself. All else is: what lies in the import folders, editable installations, notebooks, and the trainable's own
-package wherever it is installed.
+Used for tracebacks, for restoring what the author's modules keep, and for recording what a trial reads. Three kinds of
+files are not the author's: Python's standard library, what an installer has put on the search path, and sweep itself.
+All others are: files in the import folders, editable installations, notebooks, and the trainable's own package wherever
+it is installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 OWN_PACKAGES = ("sweep", "trainables")
 FOUNDATIONS = ("keras", "tensorflow", "ray", "numpy")
-"""Packages that a trial runs on: never the author's, also where somebody works on a checkout of one of them."""
+"""Packages that trials need; never the author's, even if somebody works on a checkout of one of them."""
 
 _INSTALL_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
@@ -27,11 +27,11 @@ _AUTOGRAPH_FILE = "__autograph_generated_file"
 _ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session)\.py|\w+/.*)")
 _HOME = Path(__file__).resolve().parents[1]
 
-_trainable_packages: dict[str, tuple[str, ...]] = {}  # name to the folders or the file that it lies in
+_trainable_packages: dict[str, tuple[str, ...]] = {}  # the folders or the file of each package
 
 
 def note_trainable(module: str) -> None:
-    """Count the top-level package of a trainable's module as the author's from now on, also where it is installed."""
+    """Treat the top-level package of a trainable's module as the author's from now on, even if it is installed."""
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
         return
@@ -47,8 +47,8 @@ def note_trainable(module: str) -> None:
 def is_installed(file: str) -> bool:
     """Return whether a file belongs to Python itself or to an installed package.
 
-    An installed package lies in a folder of the search path in which only installers write (``site-packages``,
-    ``dist-packages``), or is listed by one of the distributions in its folder of the search path.
+    Installed packages are in a folder of the search path that only installers write to (``site-packages``,
+    ``dist-packages``), or are listed by a distribution in their folder of the search path.
     """
     return _is_installed(file, tuple(sys.path))
 
@@ -60,9 +60,9 @@ def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
 
 
 def is_author_file(file: str) -> bool:
-    """Return whether a file, as a frame or a module names it, is the author's.
+    """Return whether a file, as named by a frame or a module, is the author's.
 
-    True for the cells of notebooks. A relative name is one of a script if such a file exists; otherwise it was compiled
+    True for cells of notebooks. A relative name means a script if the file exists; otherwise the code was compiled
     elsewhere, as in extension modules.
     """
     return _is_author_file(file, tuple(sys.path))
@@ -84,7 +84,7 @@ def _is_author_file(file: str, search_path: tuple[str, ...]) -> bool:
 
 @functools.cache
 def is_own_file(file: str) -> bool:
-    """Return whether a file is a part of sweep, or of the engine in `trainables`; its models are there to be copied."""
+    """Return whether a file is part of sweep or of the engine in `trainables`, whose example models do not count."""
     path = Path(file).resolve()
     if not path.is_relative_to(_HOME):
         return False
@@ -93,7 +93,7 @@ def is_own_file(file: str) -> bool:
 
 
 def package_of(file: str) -> str:
-    """Return the name of the package that a file which is not the author's belongs to, for messages."""
+    """Return the name of the package that a file belongs to, for messages; the file must not be the author's."""
     if _AUTOGRAPH_FILE in file:
         return "tensorflow"
     path = Path(file)
@@ -122,13 +122,13 @@ def _lies_installed(path: Path, search_path: tuple[str, ...]) -> bool:
 
 
 def _standard_folder(path: Path) -> Path | None:
-    """Return the folder of Python's own that a file lies in: of its library, or where its installers put packages."""
+    """Return the folder of Python's library or its installers that contains a file; None if none does."""
     return next((folder for folder in _standard_folders() if path.is_relative_to(folder)), None)
 
 
 @functools.cache
 def _standard_folders() -> tuple[Path, ...]:
-    """Return these folders, the longest first: ``site-packages`` lies in the folder of the standard library."""
+    """Return these folders, longest first, because ``site-packages`` is inside the folder of the standard library."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {sysconfig.get_path(name) for name in names} | {*site.getsitepackages(), site.getusersitepackages()}
     paths = {path for folder in folders for path in (Path(folder), Path(folder).resolve())}
@@ -136,7 +136,7 @@ def _standard_folders() -> tuple[Path, ...]:
 
 
 def _search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | None:
-    """Return the folder of the search path that a file lies in, the innermost one; None where there is none."""
+    """Return the innermost folder of the search path that contains a file; None if none does."""
     entries = [entry for entry in map(_absolute, search_path) if path.is_relative_to(entry)]
     return max(entries, key=lambda entry: len(entry.parts), default=None)
 
@@ -147,9 +147,9 @@ def _absolute(entry: str) -> Path:
 
 @functools.cache
 def _listed_names(entry: str) -> frozenset[str]:
-    """Return the top-level names that the distributions in a folder list as installed there.
+    """Return the top-level names that distributions in a folder list as installed there.
 
-    Distributions without such a list are folders that somebody works on (``NAME.egg-info`` of a checkout).
+    Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``).
     """
     names = set()
     for distribution in importlib.metadata.distributions(path=[entry]):

@@ -1,7 +1,7 @@
-"""What a trainable sees of sweep: the trial it is given, and the report it makes.
+"""The interface between sweep and a trainable: the trial assigned to it and the reports it returns.
 
-A trainable is any class with the methods of `Trainable`. It runs unchanged in a test, in a notebook
-and on a Ray worker, because all that it is handed is here, and none of it knows Ray.
+A trainable is any class with the methods of `Trainable`. It runs unchanged in a test, in a notebook and on a Ray
+worker, because everything passed to it is defined in this module, and nothing here depends on Ray.
 """
 
 from __future__ import annotations
@@ -45,254 +45,258 @@ __all__ = [
 
 
 CUDA_BYTES = 0.75 * 2**30
-"""Of a GPU, for the context, the libraries and the communication of each process on it."""
+"""GPU memory that each process uses for its CUDA context, libraries and communication."""
 
 
 _CONTAINER = Path("/sys/fs/cgroup")
-"""Where Linux says what of a machine a container is given: version 2 of control groups, and version 1."""
+"""Folder with the limits of the container; its file names differ between versions 1 and 2 of control groups."""
 
 
 def _limits(*names: str) -> list[int]:
-    """Return the numbers in these files; what is not there, or sets no limit, is left out."""
+    """Return the numbers in these files, leaving out missing files and words such as "max", which mean no limit."""
     words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
     return [int(word) for word in words if word.isdigit()]
 
 
 def cpus() -> int:
-    """Cores that this process may use, of those to which it is bound: what its container is given, at least one."""
+    """Return the number of cores that this process may use, at least 1: its CPU affinity and its container limit it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # of time, and of how much
+    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # quota, period
     return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
 
 
 def memory_bytes() -> int | None:
-    """Memory of this machine, or what the container is given of it; None where the system does not tell."""
+    """Return the memory of this machine or the limit of its container, if smaller; None if neither is known."""
     known = _limits("memory.max", "memory/memory.limit_in_bytes")
-    with suppress(ValueError, OSError, AttributeError):  # a system without these names
+    with suppress(ValueError, OSError, AttributeError):  # not every system has these names
         known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return min(known, default=None)
 
 
 def aside(servers: int) -> int:
-    """Return how many processes of a trial do not train: its servers, and where there are any a coordinator."""
+    """Return how many processes of a trial do not train: the servers and, if there are any, one coordinator."""
     return servers + bool(servers)
 
 
 def parts(whole: float, part: float) -> int:
-    """Return how many parts a whole has room for, as if floats were exact: 0.6 has room for three of 0.2."""
+    """Return how often ``part`` fits into ``whole``, tolerating rounding errors: 0.2 fits three times into 0.6."""
     return math.floor(whole / part + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The processes that train one trial together, and which of them this is."""
+    """The processes that train one trial together, and the rank of this one."""
 
-    addresses: tuple[str, ...]  # host:port of each, by rank
-    rank: int  # from 0, which decides, reports and saves
-    heartbeat_s: float = 10.0  # a rank that is not heard of for so long is lost
-    register_s: float = 60.0  # within which all of them must have come
-    servers: int = 0  # the last so many keep the weights; then rank 0 coordinates, and those between train
+    addresses: tuple[str, ...]  # host:port of every process, by rank
+    rank: int  # from 0; rank 0 decides, reports and saves
+    heartbeat_s: float = 10.0  # a rank that has been silent for this long is considered lost
+    register_s: float = 60.0  # time within which all ranks must have joined
+    servers: int = 0  # the last ranks, which keep the weights; if any, rank 0 coordinates and the others train
 
     @property
     def workers(self) -> int:
-        """How many of them train."""
+        """Number of processes that train."""
         return len(self.addresses) - aside(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The share of a machine that one process of a trial was given."""
+    """The share of a machine assigned to one process of a trial."""
 
     cpus: float = 1
-    gpus: float = 0  # below 1: a share of one GPU
+    gpus: float = 0  # below 1: a fraction of one GPU
     simulated: bool = False  # logical CPU devices stand in for the GPUs
     ranks: Ranks | None = None  # None: this process trains alone
 
     @property
     def real_gpus(self) -> float:
-        """GPUs of the machine: none where CPU devices stand in for them."""
+        """Physical GPUs: 0 if CPU devices stand in for them."""
         return 0.0 if self.simulated else self.gpus
 
     def fits(self, cpus: float, gpus: float) -> int:
-        """Return how many such shares a machine has room for."""
+        """Return how many shares of this size fit on a machine with so many CPUs and GPUs."""
         return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, whole: float) -> float:
-        """Return what a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""
+        """Return the bytes of GPU memory for a trial on a GPU with ``whole`` bytes, without what CUDA itself needs."""
         return min(self.gpus, 1.0) * whole - (0.0 if self.simulated else CUDA_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The part of the examples that a trial of a cross-validation leaves out of training and validates with."""
+    """A fold of a cross-validation: the examples that a trial leaves out of training and validates with."""
 
     number: int  # from 0
-    of: int  # folds
-    seed: int  # of the cut: all folds of one seed together are the examples, each once
+    of: int  # number of folds
+    seed: int  # determines the split; the folds of one seed contain each example exactly once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One trial, as a trainable gets it."""
+    """One trial as its trainable receives it."""
 
     trial: int
     params: Params
     seed: int
     epochs: int
     devices: Devices = field(default_factory=Devices)
-    training: Mapping[str, Value] = field(default_factory=dict)  # the file's `training:` block
-    objective: str | None = None  # name of the sweep's metric
+    training: Mapping[str, Value] = field(default_factory=dict)  # the `training:` block of the sweep file
+    objective: str | None = None  # name of the metric that the sweep optimizes
     maximize: bool = False  # whether a larger objective is better
-    shared: Path | None = None  # a folder of this node that all workers of the sweep share; None: share nothing
-    stop_file: Path | None = None  # once it exists, the trial is to end: what takes long before an epoch looks for it
-    profile: Path | None = None  # keep a profile of a few steps here
-    fold: Fold | None = None  # of a cross-validation, which cuts the examples anew
-    data_seed: int = 0  # of what loads the data: all trials of a sweep have the same
-    accumulate: int = 1  # micro-batches to split each batch into, on top of the trial's own: it did not fit
-    trains: bool = True  # false: it is restored to be looked at, tested or exported
+    shared: Path | None = None  # folder shared by the workers of this node; None: share nothing
+    stop_file: Path | None = None  # once it exists, the trial must end; slow work before an epoch checks for it
+    profile: Path | None = None  # folder for a profile of a few steps; None: no profile
+    fold: Fold | None = None  # of a cross-validation, whose split replaces the usual one
+    data_seed: int = 0  # seed for loading the data, the same for all trials of a sweep
+    accumulate: int = 1  # further micro-batches to split each batch into, because the trial ran out of memory
+    trains: bool = True  # false: the trial is only restored, to be inspected, tested or exported
 
 
 Report: TypeAlias = Callable[[EpochReported], bool]
-"""Hand over one finished epoch; the answer says whether to train on now or to return for a while."""
+"""Report one finished epoch. Return True to continue training, False to return from `train` for now."""
 
 
 class Trainable(Protocol):
-    """One model and its data; a worker makes one object and gives it trial after trial.
+    """A model and its data. A worker creates one object and trains one trial after another with it.
 
-    A class without these methods may name in ``__trainable__`` a callable that takes an object of it and returns a
-    `Trainable`, as `KerasTrainable` names its `Session`.
+    A class without these methods may set ``__trainable__`` to a callable that turns an object of the class into a
+    `Trainable`, as `KerasTrainable` does with its `Session`.
 
-    Raises out of any method: `Diverged`, `Stopped`, `OutOfMemory`, or anything else, which fails the trial. After
-    `OutOfMemory` a new object is given the trial with ``accumulate`` doubled.
+    Any method may raise `Diverged`, `Stopped` or `OutOfMemory`; any other exception fails the trial. After
+    `OutOfMemory`, a new object receives the trial with ``accumulate`` doubled.
     """
 
     def begin(self, assignment: Assignment) -> None:
-        """Forget the trial before, prepare this one."""
+        """Prepare a trial and forget the previous one."""
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch and report each; return when all are done or the report says so.
+        """Train epoch by epoch and report each. Return after the last epoch, or when ``report`` returns False.
 
-        It is called again to train on from where it stopped.
+        Called again to continue from where it returned.
         """
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Write all that `restore` needs to go on exactly, into an existing empty folder.
+        """Write everything that `restore` needs to continue exactly into ``folder``, which exists and is empty.
 
-        What is returned, if anything, writes the rest: it is called in another thread while training goes on.
+        May return a function that writes the rest. It is called in another thread while training continues.
         """
 
     def restore(self, folder: Path) -> int:
-        """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`.
+        """Continue from what `save` wrote and return the number of epochs done. Called after `begin`.
 
-        Raises `OtherData` where the trial was trained on other data than `begin` has found.
+        Raises:
+            OtherData: if the data that `begin` loaded differ from those the trial was trained on.
         """
 
     def facts(self) -> Facts:
-        """Return where and how the present trial runs, and at its end whether a longer one may go on from it."""
+        """Return where and how the trial runs and, at its end, whether a longer trial may continue from it."""
 
 
 class Ranked(Protocol):
-    """What a trainable offers beside `Trainable` where several processes may train one trial.
+    """Optional methods of a `Trainable` that several processes can train together.
 
-    Each process has an object of its own, and all of them get the same calls in the same order but for `save`, which
-    is for rank 0 alone. They must compute the same, on different shares of each batch.
+    Each process has its own object. All objects receive the same calls in the same order, except `save`, which only
+    rank 0 receives. They must compute the same results, each on its own slice of every batch.
     """
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Meet the other ranks, once and before all else; returns when all have come."""
+        """Connect to the other ranks, before any other call. Return when all ranks have joined."""
 
     def leave(self, reason: str) -> None:
-        """Let go of what ranks wait for from one another, and tell the others why; called from any thread.
+        """Release everything that other ranks wait for and send them the reason. Called from any thread.
 
-        Nothing is trained in this process any more.
+        This process does not train any more afterwards.
         """
 
 
 class Group(Protocol):
-    """Trials of one structure that are trained together, as one program."""
+    """Trials of one structure that are trained together as one program."""
 
     def member(self) -> Trainable:
-        """Return a trainable for one more trial of the group, and for those that come after it.
+        """Return a trainable for one trial of the group at a time; it may train others after it.
 
-        Its ``begin`` raises `Apart` for a trial that cannot be trained together with those that have begun and have
-        not left. Its ``train`` is not called.
+        Its ``begin`` raises `Apart` if the trial cannot be trained together with those that have begun and not left.
+        Its ``train`` is never called.
         """
 
     @property
     def is_open(self) -> bool:
-        """Whether more trials may begin while those that have are under way."""
+        """True if more trials may begin while others of the group are training."""
 
     def leave(self, member: Trainable) -> None:
-        """Forget a member's trial, which has ended or goes on elsewhere."""
+        """Forget a member's trial, because it has ended or continues elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members, one epoch of each at a time, until one of the reports says to return.
+        """Train the trials of these members, one epoch of each at a time, until a report returns False.
 
-        Others that have begun stay as they are. Return what each that ended has raised. Raises `Apart` before any of
-        them has trained where they cannot be trained together, or not as fast as alone. One member alone is trained
-        as by itself.
+        Trials of other members keep their state. A single member is trained as it would be alone. Return the exception
+        of each trial that ended with one.
+
+        Raises:
+            Apart: before any training, if the trials cannot be trained together or would be slower than alone.
         """
 
 
 class Fusing(Protocol):
-    """What a trainable may offer beside `Trainable`: several trials at once in one process, `training: {fuse: 32}`."""
+    """Optional method of a `Trainable` that can train several trials at once, as with ``training: {fuse: 32}``."""
 
     def group(self) -> Group:
-        """Return a group, whose members this object trains from now on."""
+        """Return a new group; from now on this object trains the members of that group."""
 
 
 class Exporting(Protocol):
-    """What a trainable may offer beside `Trainable`: its model, for use without sweep.
+    """Optional methods of a `Trainable` whose model can be used without sweep.
 
-    Both are called after `begin` and `restore`. Without them a trial's checkpoint can be copied, and no more.
+    Both are called after `begin` and `restore`. Without them, a trial's checkpoint can only be copied.
     """
 
     def trained_model(self) -> Any:
-        """Return the present trial's model as its author wrote it, with the weights that it is validated with.
+        """Return the trial's model as its author wrote it, with the weights it is validated with.
 
-        It owes nothing to this object: whatever becomes of the one leaves the other as it is.
+        The model and this object are independent: changing either leaves the other unchanged.
         """
 
     def export(self, folder: Path, formats: Sequence[str]) -> Exported:
-        """Write the model into a folder, in each of these formats, and prove that it is the trial's.
+        """Write the model into ``folder`` in each of these formats and check that it gives the trial's results.
 
-        Raises `NotExportable` for a format that it does not know, or that does not hold the same model.
+        Raises:
+            NotExportable: for an unknown format, or one in which the model would not be the same.
         """
 
 
 class Testing(Protocol):
-    """What a trainable may offer beside `Trainable`: data that nothing is chosen by."""
+    """Optional method of a `Trainable` with test data, which no choice depends on."""
 
     def test(self) -> Mapping[str, float] | None:
-        """Return what the present trial's model reaches on the test data; None without such.
+        """Return the metrics of the trial's model on the test data; None if there is no test data.
 
-        Called after `begin` and `restore`, once for a trial, when all choices are made.
+        Called after `begin` and `restore`, once for each tested trial, after all choices are made.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What `Exporting.export` has written, and how it was checked."""
+    """The files written by `Exporting.export` and the result of checking them."""
 
-    files: Mapping[str, str]  # by format: the file or folder in the folder given
-    usage: Mapping[str, str] = field(default_factory=dict)  # by format: the lines of Python that load it
-    differences: Mapping[str, float] = field(default_factory=dict)  # by format: the largest between predictions
-    metrics: Mapping[str, float] = field(default_factory=dict)  # what the trial's model reaches when evaluated now
-    compared: str = ""  # on what: "360 validation examples"
-    data: Mapping[str, str] = field(default_factory=dict)  # its parts in words
-    preprocessing: str = ""  # what the author says of it
-    needs: tuple[str, ...] = ()  # modules of the author's without which it does not load
+    files: Mapping[str, str]  # by format: name of the file or folder within ``folder``
+    usage: Mapping[str, str] = field(default_factory=dict)  # by format: lines of Python that load it
+    differences: Mapping[str, float] = field(default_factory=dict)  # by format: largest difference between predictions
+    metrics: Mapping[str, float] = field(default_factory=dict)  # metrics of the trial's model, evaluated at the export
+    compared: str = ""  # what was compared, such as "360 validation examples"
+    data: Mapping[str, str] = field(default_factory=dict)  # description of each part of the data
+    preprocessing: str = ""  # the author's description of the preprocessing
+    needs: tuple[str, ...] = ()  # the author's modules that must be importable to load it
     notes: tuple[str, ...] = ()
 
 
 class NotExportable(Exception):
-    """A trained model cannot be had in this format, or is not the same there."""
+    """The trained model cannot be exported to this format, or would not be the same there."""
 
 
 class Incompatible(Exception):
-    """The sweep file asks for what the trainable's code cannot do.
+    """The sweep file asks for something that the trainable's code cannot do.
 
-    ``about``: the parameters and keys of the file that it follows from, beside the code, where these are known.
+    ``about`` names the parameters and keys of the file that cause this, if known.
     """
 
     def __init__(self, message: str, *, about: Iterable[str] = ()) -> None:
@@ -305,20 +309,20 @@ class Diverged(Exception):
 
 
 class Stopped(Exception):
-    """The trainable ends its trial before its last epoch, for this reason; all it has reported counts."""
+    """The trainable ends its trial early, for the reason given; the epochs reported so far count."""
 
 
 class NotBegun(Exception):
-    """The trial is to end (`Assignment.stop_file`), and `Trainable.begin` has not come to its end."""
+    """The trial must end (`Assignment.stop_file`) before `Trainable.begin` has finished."""
 
 
 class OtherData(Exception):
-    """The data are not those that the trial was trained on: it can neither go on with them nor be tested on them."""
+    """The data differ from those the trial was trained on, so it can neither continue nor be tested on them."""
 
 
 class Apart(Exception):
-    """Trials cannot be trained together, for this reason; each by itself can."""
+    """These trials cannot be trained together, for the reason given; each can be trained alone."""
 
 
 class OutOfMemory(Exception):
-    """The trial does not fit on its devices, with no smaller micro-batch left to try."""
+    """The trial does not fit on its devices, even with the smallest micro-batch."""

@@ -1,11 +1,11 @@
-"""The events of a sweep: the vocabulary of the log, and all that other parts ever hear.
+"""The events of a sweep, which make up its log and are all that other parts learn about it.
 
-The log is a list of these. Searchers and schedulers observe them, the tables and the live view are
-made of them, and a sweep is resumed by observing them again. This module knows none of its users.
+Searchers and schedulers observe events, and the tables and the live view are made from them. To resume a sweep, its
+events are observed again. This module does not depend on any of its users.
 
-One event is one line of JSON, and back, exactly. Lines are standard JSON in ASCII: NaN and the infinities are the
-strings "nan", "inf" and "-inf", and a string that would read as one of them gets a backslash in front. Fields at their
-default are left out.
+Each event is one line of JSON and is restored exactly. Lines are standard JSON in ASCII: NaN and the infinities are the
+strings "nan", "inf" and "-inf", and a string that would be read as one of these gets a backslash in front. Fields with
+their default value are left out.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from sweep.errors import StoreError
 from sweep.text import did_you_mean, shortened
 
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
-"""What a hyperparameter can be: a YAML value."""
+"""Type of a hyperparameter: any YAML value."""
 
 if TYPE_CHECKING:
     Params: TypeAlias = Mapping[str, Value]
     """A trial's hyperparameters by flat, dotted name, in the order of the sweep file."""
 else:
-    Params = Mapping[str, Any]  # no decoder follows a type that contains itself
+    Params = Mapping[str, Any]  # msgspec cannot decode a recursive type
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether a value is a finite number; true and false are none."""
+    """Return whether ``value`` is a finite number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def as_floats(values: Mapping[str, float]) -> dict[str, float]:
-    """Return numbers of whatever type as floats; raise ValueError that names the one which is too large."""
+    """Convert numbers of any type to floats. Raises ValueError naming the first one that is too large."""
     floats = {}
     for name, value in values.items():
         try:
@@ -51,7 +51,7 @@ def as_floats(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def trial_epochs(params: Params, epochs: int) -> int:
-    """Return the epochs that a trial trains: its parameter of that name, in place of the sweep's ``epochs``."""
+    """Return the epochs that a trial trains: its parameter ``epochs`` if it has one, else the sweep's ``epochs``."""
     given = params.get("epochs", epochs)
     if not isinstance(given, int):
         raise TypeError(f"epochs must be a whole number, got {given!r}")
@@ -59,11 +59,11 @@ def trial_epochs(params: Params, epochs: int) -> int:
 
 
 NULL_PARAMS = "null_params"
-"""The column of tables with the parameters that are null: in a parameter's own column, null also means absent."""
+"""Column that lists the parameters that are null; in a parameter's own column, null may also mean absent."""
 
 
 def names_of_nulls(params: Params) -> str | None:
-    """Return the parameters whose value is null, as the column `NULL_PARAMS` has them; None where there are none."""
+    """Return the names of the null parameters as a JSON list, for the column `NULL_PARAMS`; None if there are none."""
     names = [name for name, value in params.items() if value is None]
     return json.dumps(names, ensure_ascii=False) if names else None
 
@@ -78,31 +78,31 @@ class Status(StrEnum):
     DIVERGED = "diverged"  # loss or objective became NaN or infinite
     OOM = "oom"  # out of memory, also after smaller micro-batches
     FAILED = "failed"  # an exception in the trainable
-    INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
+    INTERRUPTED = "interrupted"  # stopped before its end; can be resumed
 
 
 UNFINISHED = frozenset({Status.RUNNING, Status.INTERRUPTED})
 """Trials that may report another epoch."""
 WHOLE = frozenset({Status.COMPLETED, Status.INFEASIBLE})
-"""Trials that have trained all that they were to."""
+"""Trials that were trained to their end."""
 JUDGED = WHOLE | {Status.PRUNED}
-"""Trials that ended with metrics to compare them by."""
+"""Trials that ended with metrics that can be compared."""
 ERRORED = frozenset({Status.FAILED, Status.OOM})
 """Trials that ended with an error."""
 LOST = ERRORED | {Status.DIVERGED}
-"""Trials that came to nothing."""
+"""Trials that ended without a usable result."""
 
 
 PAUSES = "pauses: "
-"""Begins the reason of each trial that is interrupted because its rule lets it pause."""
+"""Prefix of the reason of a trial that is interrupted because the scheduler or population paused it."""
 
 
 class Role(StrEnum):
-    """What a trial is for."""
+    """Why a trial is trained."""
 
-    SEARCH = "search"  # the searcher has chosen it
-    BASELINE = "baseline"  # the author's own configuration, beside the search
-    CONFIRM = "confirm"  # a fresh seed for a configuration that could still be the best, after the search
+    SEARCH = "search"  # chosen by the searcher
+    BASELINE = "baseline"  # the author's own configuration, trained for comparison
+    CONFIRM = "confirm"  # a fresh seed for a finalist, after the search
 
 
 def _tag(name: str) -> str:
@@ -110,24 +110,27 @@ def _tag(name: str) -> str:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag=_tag):
-    """What the log knows by the name of its class, as "trial_started". `msgspec.structs.replace` changes a copy."""
+    """Base class of events. The log names the class in snake case, such as "trial_started".
+
+    Records are immutable; `msgspec.structs.replace` returns a changed copy.
+    """
 
 
 class TrialStarted(Record, frozen=True, kw_only=True):
-    """A trial was chosen; from now on it counts."""
+    """A trial was chosen and started; from now on it counts."""
 
     trial: int
     trial_id: str
     params: Params
     seed: int
     repeat: int
-    time: float  # seconds since 1970, UTC, as everywhere here
-    driven_s: float | None = None  # seconds of this session by the driver's own clock, which never jumps
-    fold: int | None = None  # of a cross-validation, from 0
+    time: float  # seconds since 1970, UTC, as everywhere in this module
+    driven_s: float | None = None  # duration of this session so far, by the driver's monotonic clock
+    fold: int | None = None  # number of the fold in a cross-validation, from 0
     role: Role = Role.SEARCH
-    parent: int | None = None  # the trial that it is a copy of, with other parameters
-    parent_epoch: int | None = None  # up to which it has that one's epochs
-    index: int | None = None  # its number in the search, where that is not ``trial``; None for other roles
+    parent: int | None = None  # the trial that this one is a copy of, with other parameters
+    parent_epoch: int | None = None  # last epoch that it takes over from its parent
+    index: int | None = None  # its number in the search, if that is not ``trial``; None for other roles
 
 
 class EpochReported(Record, frozen=True, kw_only=True):
@@ -135,74 +138,75 @@ class EpochReported(Record, frozen=True, kw_only=True):
 
     trial: int
     epoch: int
-    metrics: Mapping[str, float]  # may hold NaN and infinities: the truth is logged
+    metrics: Mapping[str, float]  # may contain NaN and infinities, which are logged as they are
     time: float
-    time_s: float  # what this epoch took
+    time_s: float  # duration of this epoch
     learning_rate: float | None = None  # as applied in the epoch's last update
     examples_per_s: float | None = None
-    measures: Mapping[str, float] = field(default_factory=dict)  # further columns, named with units
-    memo: str | None = None  # "<sweep>/<trial>" that trained it: taken over, not trained again
-    driven_s: float | None = None  # as of `TrialStarted`
+    measures: Mapping[str, float] = field(default_factory=dict)  # further columns, whose names include their units
+    memo: str | None = None  # "<sweep>/<trial>" whose result was used instead of training
+    driven_s: float | None = None  # see `TrialStarted`
 
 
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a trial has read beside its code and its data, as `sweep.read_recorder` has seen it.
+    """Everything that a trial has read besides its code and data, as recorded by `sweep.read_recorder`.
 
-    Paths that begin with ``./`` are relative to the folder in which trials begin, or to one in which modules are found.
+    Paths that begin with ``./`` are relative to the working folder at the start of a trial, or to a folder on the
+    import path.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)  # fingerprint by path
-    folders: Mapping[str, str] = field(default_factory=dict)  # digest of the names in it, by path
-    environment: Mapping[str, str] = field(default_factory=dict)  # digest of the value, by name
-    unknown: tuple[str, ...] = ()  # why not all that it has read can be compared later
+    folders: Mapping[str, str] = field(default_factory=dict)  # digest of the names in each folder, by path
+    environment: Mapping[str, str] = field(default_factory=dict)  # digest of the value, by name of the variable
+    unknown: tuple[str, ...] = ()  # why some of what it has read cannot be compared later
 
 
 class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
+    """Facts about where and how a trial ran; None for anything unknown, as after a lost worker."""
 
-    started: float | None = None  # seconds since 1970: when training code first ran for it
-    lived_s: float | None = None  # since then, by its worker's own clock; after an interruption, since it went on
+    started: float | None = None  # seconds since 1970: when training code first ran for the trial
+    lived_s: float | None = None  # seconds since then by its worker's clock; since it was resumed, if it was
     node: str | None = None
-    devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"; of several workers those of each: "cpu:0;cpu:0"
+    devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"; with several workers separated by ";", as in "cpu:0;cpu:0"
     strategy: str | None = None
     num_replicas: int | None = None
     precision: str | None = None
-    numerics: Mapping[str, str] = field(default_factory=dict)  # how its numbers came about: tf32, cudnn ...
+    numerics: Mapping[str, str] = field(default_factory=dict)  # settings that its numbers depend on: tf32, cudnn ...
     train_s: float | None = None
     overhead_s: Mapping[str, float] = field(default_factory=dict)  # start, build, compile, data ...
     checkpoint: str | None = None  # relative to the results folder
-    accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
-    data: str | None = None  # fingerprint of the data, where the trainable takes one
-    data_reads: str | None = None  # what of its parameters these follow from, as ``structure``; None: not known
-    structure: str | None = None  # what was read in building its program, by `hyperparameters.to_json`
-    structures: int | None = None  # how many of them its worker holds
-    reproducible: bool = True  # another trial with the same parameters and seed would give the same numbers
-    extends: bool = False  # its epochs are those that a trial of more epochs would begin with
-    inputs: Inputs | None = None  # what it has read beside its code and its data; None: not recorded
-    other_code: tuple[str, ...] = ()  # modules that its worker imported in another version than the sweep began with
+    accumulate: int | None = None  # number of micro-batches for each batch, after a whole batch did not fit
+    data: str | None = None  # fingerprint of the data, if the trainable computes one
+    data_reads: str | None = None  # parameters that the data depend on, written like ``structure``; None: not known
+    structure: str | None = None  # hyperparameters read while building its program, by `hyperparameters.to_json`
+    structures: int | None = None  # number of structures that its worker holds
+    reproducible: bool = True  # another trial with the same parameters and seed would have the same numbers
+    extends: bool = False  # a trial of more epochs would begin with exactly these epochs
+    inputs: Inputs | None = None  # what it has read besides its code and data; None: not recorded
+    other_code: tuple[str, ...] = ()  # modules that its worker imported in a version other than the sweep's first
 
 
 class TrialEnded(Record, frozen=True, kw_only=True):
-    """A trial reached its final state, or was interrupted with its sweep."""
+    """A trial reached its final status, or was interrupted."""
 
     trial: int
     status: Status
     reason: str  # one line, "" for a completed trial
     time: float
     error: str | None = None  # traceback of a failed trial
-    memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
-    at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
-    regardless: bool = False  # it failed before it had read any parameter that differs between trials
-    incompatible: bool = False  # it failed for what the file asks of this code, whatever the parameters' values
-    asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
-    waits: bool = False  # interrupted where it pauses, until its rule lets it go on; or pruned as it still paused there
-    again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
+    memo: str | None = None  # "<sweep>/<trial>" whose result was used: nothing was trained in this sweep
+    at_target: bool = False  # completed before its last epoch, because it reached the sweep's target
+    regardless: bool = False  # failed before it had read any parameter that differs between trials
+    incompatible: bool = False  # failed because the code cannot do what the file asks, whatever the values
+    asked: bool = False  # stopped by a user's request, not by the sweep's own rules
+    waits: bool = False  # interrupted because it pauses until its rule lets it continue; or pruned while it was paused
+    again: bool = False  # failed and is tried again: interrupted, even if the log said failed before
     facts: Facts = field(default_factory=Facts)
-    driven_s: float | None = None  # as of `TrialStarted`
+    driven_s: float | None = None  # see `TrialStarted`
 
 
 class ModelTested(Record, frozen=True, kw_only=True):
-    """A trial's model was evaluated on the test data, once, after everything was chosen."""
+    """A trial's model was evaluated on the test data, once, after all choices were made."""
 
     trial: int
     metrics: Mapping[str, float]
@@ -210,7 +214,7 @@ class ModelTested(Record, frozen=True, kw_only=True):
 
 
 class SessionStarted(Record, frozen=True, kw_only=True):
-    """A process began to drive the sweep: the first one, or one that resumed it."""
+    """A process began to drive the sweep: the first session, or one that resumed it."""
 
     time: float
     resumed: bool
@@ -218,18 +222,18 @@ class SessionStarted(Record, frozen=True, kw_only=True):
 
 
 class SessionEnded(Record, frozen=True, kw_only=True):
-    """The driving process ended the sweep in order; a killed one leaves no such event."""
+    """The driver ended the sweep in an orderly way; a killed driver writes no such event."""
 
     time: float
     reason: str  # "finished", "interrupted", "budget", ...
-    driven_s: float | None = None  # as of `TrialStarted`
+    driven_s: float | None = None  # see `TrialStarted`
 
 
 Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | ModelTested | SessionStarted | SessionEnded
 
 
 FORMAT = 1
-"""Version of the log's format, written with every session; a log of a higher one is refused."""
+"""Version of the log's format, written with every session; logs with a higher version are refused."""
 
 _NON_FINITE = frozenset({"nan", "inf", "-inf"})
 _DECODER = msgspec.json.Decoder(Event)
@@ -237,11 +241,15 @@ _CLASSES: dict[str, type[Record]] = {str(cls.__struct_config__.tag): cls for cls
 
 
 class NotJson(StoreError):
-    """The line is not JSON at all: damaged, or the end of a record is missing."""
+    """The line is not JSON: it is damaged or was cut off."""
 
 
 def encode(event: Event) -> bytes:
-    """Return the line of an event, with its line feed. Raises `StoreError` for what could not be read back."""
+    """Return the line of an event, including its line feed.
+
+    Raises:
+        StoreError: if the event could not be read back exactly.
+    """
     name = str(event.__struct_config__.tag)
     record: dict[str, object] = {"event": name}
     if isinstance(event, SessionStarted):
@@ -256,11 +264,16 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event of a line. Raises `NotJson` for a damaged one, `StoreError` for a foreign one."""
+    """Return the event of a line.
+
+    Raises:
+        NotJson: if the line is damaged.
+        StoreError: if the line is valid JSON but no event that this version knows.
+    """
     if b'nan"' not in line and b'inf"' not in line and line.isascii():
-        with suppress(ValueError, RecursionError):  # half a surrogate pair, a number beyond floats, or a mistake
+        with suppress(ValueError, RecursionError):  # a lone surrogate, a huge number, or invalid
             event: Event = _DECODER.decode(line)
-            if not isinstance(event, SessionStarted):  # of which the format comes first
+            if not isinstance(event, SessionStarted):  # the format of a session is checked first, below
                 return event
     try:
         record = natural(_JSON.decode(line.decode("ascii")))
@@ -280,7 +293,7 @@ def decode(line: bytes) -> Event:
 
 
 def plain(value: object) -> object:
-    """Return ``value`` in standard JSON's own types. Raises `TypeError` for what JSON would lose or bend."""
+    """Return ``value`` as standard JSON types. Raises TypeError for values that JSON would lose or change."""
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
     if type(value) is str:
@@ -329,7 +342,7 @@ def _check_format(number: object, version: object) -> None:
 
 
 def _in_words(error: msgspec.ValidationError) -> str:
-    """Put "Expected `float`, got `str` - at `$.time`" in our order: the field, what it is, what was expected."""
+    """Reword "Expected `float`, got `str` - at `$.time`" as a message of sweep: field, actual type, expected type."""
     fault, _, place = str(error).replace("`", "").partition(" - at $.")
     fault = re.sub(r"^Expected (.+), got (.+)$", r"is of type \2, expected \1", fault)
     return f"{place}: {fault}" if place else fault
@@ -347,7 +360,7 @@ def _text(value: object) -> str:
 
 
 def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
-    """Return the fields that are not at their default, for JSON."""
+    """Return the fields that differ from their default, ready for JSON."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
         value = getattr(source, name)
@@ -366,7 +379,7 @@ def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
 
 
 def _defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
-    """Return what each field is where nothing is said; a mark that equals nothing for a required one."""
+    """Return the default of each field; for required fields a marker that equals no value."""
     found = msgspec.structs.fields(cls)
     return {
         field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

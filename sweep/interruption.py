@@ -1,9 +1,9 @@
-"""Ctrl-C and SIGTERM: handlers that set a flag, and a thread that acts where the main thread cannot look at it.
+"""Handlers for Ctrl-C and SIGTERM that set a flag, and a thread that acts while the main thread cannot check the flag.
 
-The main thread asks for the flag where it can act on it, and never in the middle of something else. The thread hears
-of each signal as well, for Python writes a byte for it whatever the main thread is busy with: it tells the user that
-the first was heard, and ends the process at the second. Only where a user's own process lives on after that, and a
-trainable trains in its main thread, does a handler raise: nothing else ends such code.
+The main thread checks the flag where it can act on it, never in the middle of other work. The thread learns of each
+signal too, because Python writes a byte for it whatever the main thread is doing: at the first signal it informs the
+user, at the second it ends the process. A handler raises an exception only if a user's own process survives the second
+signal and a trainable trains in its main thread, because nothing else stops such code.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from typing import Any
 from sweep.errors import Interrupted, StoppedAtOnce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CODE = 130  # of a process that was interrupted
-_OVER = b"\0"  # no signal's number
-_PATIENCE_S = 2.0  # with a terminal that takes no more lines
+CODE = 130  # exit code of a process that was interrupted
+_OVER = b"\0"  # not the number of a signal
+_PATIENCE_S = 2.0  # for a terminal that accepts no output
 _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
 
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
 
 class Interruption:
-    """What signals have asked of this process."""
+    """Signals received by this process, and what they ask for."""
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> None:
-        self.last_words = NOTHING_STARTED  # of a process that is the service's own
+        self.last_words = NOTHING_STARTED  # for a process that belongs to sweep
         self._acts = (first, second)
-        self._breaks = breaks  # a block may be broken off
-        self._lock = threading.Lock()  # of these two; no handler takes it
-        self._flagged = 0  # by the handler
-        self._heard = 0  # by the thread; more where the main thread was in a long call
+        self._breaks = breaks  # a block may be interrupted
+        self._lock = threading.Lock()  # protects the next two; handlers never take it
+        self._flagged = 0  # signals seen by the handler
+        self._heard = 0  # signals seen by the thread; more while the main thread is in a long call
         self._breakable = False
-        self._own_signals = 0  # signals of our own, which are none of the user's
+        self._own_signals = 0  # signals sent by this object, not by the user
         self._before: dict[signal.Signals, Any] = {}
         self._wakeup = -1
         self._ears: tuple[int, int] | None = None  # a pipe
-        self.terminal = -1  # standard error as it was, for it may be redirected by now
+        self.terminal = -1  # original standard error, since it may be redirected later
 
     @property
     def asked(self) -> bool:
-        """Whether this process is to end."""
+        """True if this process is asked to end."""
         return self._flagged > 0 or self._heard > 0
 
     def check(self, message: str) -> None:
-        """Raise `Interrupted` if it is."""
+        """Raise `Interrupted` if this process is asked to end."""
         if self.asked:
             raise Interrupted(message)
 
     def install(self) -> None:
-        """Hear signals from now on; to be called by the main thread."""
+        """Start to handle signals; must be called in the main thread."""
         self._main = threading.get_ident()
         self.terminal = os.dup(2)
         self._ears = heard, written = os.pipe()
@@ -67,16 +67,16 @@ class Interruption:
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def restore(self) -> None:
-        """Hear signals again where a library has put a handler of its own in place of ours."""
+        """Install the handlers again after a library has replaced them."""
         if self._ears is not None:
             for number in _SIGNALS:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
-        """Put the handlers back that were there before."""
+        """Restore the earlier handlers."""
         self.finish()
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: of no Python code
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python code
         if self._ears is not None:
             signal.set_wakeup_fd(self._wakeup)
             os.write(self._ears[1], _OVER)
@@ -85,8 +85,8 @@ class Interruption:
 
     @contextmanager
     def acting(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
-        """Let the thread call these in the block, at the first signal and at each later one."""
-        with self._lock:  # whatever it does for a signal that came before is done, or ends this process
+        """Call ``first`` in the thread at the first signal inside the block, ``second`` at each later one."""
+        with self._lock:  # the action for an earlier signal is finished, or has ended this process
             before, self._acts = self._acts, (first, second)
         try:
             yield
@@ -97,7 +97,7 @@ class Interruption:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """Let the second signal raise `StoppedAtOnce` in the block: for code of the user's that looks at no flag."""
+        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check the flag."""
         self._breakable = self._breaks
         try:
             yield
@@ -127,7 +127,7 @@ class Interruption:
             self._repeat()
 
     def _repeat(self) -> None:
-        """Call the handler again where two signals were one to it, for Python calls it once for all that wait."""
+        """Send a signal if the handler missed one, because Python calls it once for several pending signals."""
         deadline = time.monotonic() + _HANDLER_WAIT_S
         while self._flagged < self._heard and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -137,7 +137,7 @@ class Interruption:
                 signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
-        """Wait until the thread has heard what the handler has, and has done what follows."""
+        """Wait until the thread has seen all signals that the handler has, and has acted on them."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -149,7 +149,7 @@ _active: Interruption | None = None
 
 
 def begin() -> None:
-    """Hear signals in this process, which is the service's own: until something has begun, the first ends it."""
+    """Handle signals in this process, which belongs to sweep; until something has begun, the first one ends it."""
     global _active
 
     def leave() -> None:
@@ -160,7 +160,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """Leave signals to Python again, for a command that has nothing to bring to an end."""
+    """Stop handling signals, for a command that has nothing to finish."""
     global _active
     if _active is not None:
         _active.remove()
@@ -168,17 +168,17 @@ def end() -> None:
 
 
 def finish() -> None:
-    """Let a signal that has come before this process ends do what it does."""
+    """Wait until the actions of signals that have already arrived are done, before this process ends."""
     if _active is not None:
         _active.finish()
 
 
 @contextmanager
 def heard(first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> Iterator[Interruption]:
-    """Hear signals in the block, and let a thread call ``first`` at the first one and ``second`` at each later one.
+    """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
-    ``breaks``: the process lives on after the second, which also ends a `breakable` block. In another thread than the
-    main one, signals are none of ours.
+    ``breaks``: the process survives the second signal, which interrupts a `breakable` block instead. Outside of the
+    main thread, signals are not handled.
     """
     global _active
     if threading.current_thread() is not threading.main_thread():
@@ -199,7 +199,7 @@ def heard(first: Callable[[], None], second: Callable[[], None], *, breaks: bool
 
 @contextmanager
 def breakable() -> Iterator[None]:
-    """Let the second signal raise in the block, where this process lives on after it; see `Interruption.breakable`."""
+    """Make the second signal raise inside the block if this process survives it; see `Interruption.breakable`."""
     if _active is None:
         yield
         return
@@ -208,15 +208,15 @@ def breakable() -> Iterator[None]:
 
 
 def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
-    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads.
+    """End this process with the exit code of an interruption, whatever its threads do and even if output is blocked.
 
-    ``tidy`` clears the terminal for the last words.
+    ``tidy`` clears the terminal before the last message.
     """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (CODE,))
     late.daemon = True
     late.start()
-    with suppress(Exception):  # a terminal that is gone keeps nobody from ending
+    with suppress(Exception):  # a lost terminal must not prevent the exit
         tidy()
         os.write(terminal, f"{last_words}\n".encode())
     os._exit(CODE)
@@ -226,7 +226,7 @@ _masks = threading.local()  # of threads that fork
 
 
 def _before_fork() -> None:
-    """A child that is forked is another program: its signals are not for this one, not even the first."""
+    """Block signals during a fork: the child is another program, and its signals must not reach this object."""
     if _active is not None:
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 

@@ -1,6 +1,7 @@
-"""Tells the recorder of files that libraries open in code of their own, where Python raises no audit event.
+"""Informs the recorder of files that libraries open in native code, for which Python raises no audit event.
 
-The functions below are replaced by ones that note their path and call them, as soon as their library is imported.
+The functions listed here are replaced by ones that record their path and call the original, as soon as their library is
+imported.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
-"""What a function does with its first argument.
+"""Use of a function's first argument.
 
-``prefix``: it reads all files whose names begin so. ``pattern``: it lists the folder of a pattern. ``copied``: it reads
-its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
+``prefix``: it reads all files whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``:
+it reads its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
 """
 
 
 class Reader(NamedTuple):
-    """A function that opens files in code that Python does not see."""
+    """A function that opens files in native code."""
 
     module: str
-    name: str  # also "Class.method" or "module.function"
+    name: str  # may be "Class.method" or "module.function"
     use: Use
-    position: int = 0  # of the argument, not counting the object of a method
+    position: int = 0  # of the argument, not counting ``self``
 
 
 _TENSORFLOW_OPS = "tensorflow.python.ops"
@@ -77,11 +78,11 @@ READERS: dict[str, tuple[Reader, ...]] = {
     ),
     "pyarrow": (Reader("pyarrow", "memory_map", "file"), Reader("pyarrow", "OSFile", "file")),
 }
-"""By the module whose import makes them available."""
+"""Functions by the module whose import makes them available."""
 
 
 def install() -> None:
-    """Observe these functions from now on, also those of libraries that are imported later."""
+    """Observe these functions from now on, including those of libraries that are imported later."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -91,10 +92,10 @@ def install() -> None:
 
 
 class _Finder:
-    """Finds what Python's own finder does, and has the functions of `READERS` replaced once their module has run."""
+    """Finds the same modules as Python's own finder, and replaces the functions of `READERS` after a module has run."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return the module's spec; None for all modules that have no row in `READERS`."""
+        """Return the module's spec; None for modules without a row in `READERS`."""
         if name not in READERS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -106,7 +107,7 @@ class _Finder:
             run(module)
             _observe(name)
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one loader, for this module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this loader only
         return spec
 
 
@@ -123,7 +124,7 @@ def _observe(name: str) -> None:
 
 
 def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Callable[..., Any]:
-    """Return a function that notes what its arguments name, but for the first ``skipped``, and calls the original."""
+    """Return a function that records the path in its arguments, after the first ``skipped``, and calls the original."""
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -143,7 +144,7 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
     match reader.use:
         case "hdf5" if _is_writing(given):
             recorder.note_native_write(given[0])
-        case "hdf5":  # also given an open file, or a part of one, which was noted when it was opened
+        case "hdf5":  # may be an open file or a part of one, which was recorded when it was opened
             recorder.note_native_read([path for path in paths if isinstance(path, str)], reader=reader.name)
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
@@ -165,18 +166,18 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
 
 
 def _beginning_with(prefix: str) -> list[Path]:
-    """Return the files whose paths begin with a prefix, such as those of a checkpoint of TensorFlow."""
+    """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint."""
     folder = Path(prefix).parent
     return sorted(path for path in folder.glob("*") if str(path).startswith(prefix)) if folder.is_dir() else []
 
 
 def _is_writing(given: Sequence[Any]) -> bool:
-    """Return whether an HDF5 file is opened to be made anew."""
+    """Return whether an HDF5 file is opened to be created or replaced."""
     return len(given) > 1 and given[1] in ("w", "w-", "x")
 
 
 def _paths(value: Any) -> Iterable[object]:
-    """Yield the paths in an argument: a text, several, or a tensor of texts; what has no value yet as it is."""
+    """Yield the paths in an argument: one text, several, or a tensor of texts; unknown values are yielded as is."""
     if isinstance(value, bytes):
         yield os.fsdecode(value)
     elif isinstance(value, str | os.PathLike):
@@ -187,13 +188,13 @@ def _paths(value: Any) -> Iterable[object]:
     elif hasattr(value, "numpy"):
         try:
             held = value.numpy()
-        except Exception:  # a symbolic tensor: its text is known only when the graph runs
+        except Exception:  # a symbolic tensor, whose text is known only when the graph runs
             yield value
             return
         yield from _paths(held.tolist() if hasattr(held, "tolist") else held)
     elif hasattr(value, "tolist"):
         yield from _paths(value.tolist())
     elif hasattr(value, "read"):
-        return  # an open file, which was noted when it was opened
+        return  # an open file, which was recorded when it was opened
     else:
         yield value

@@ -1,12 +1,12 @@
-"""Records what a process reads beside its code: files, folders, environment variables, programs that it starts.
+"""Records what a process reads besides its code: files, folders, environment variables, and the programs it starts.
 
-A trial may be answered from an earlier one only if all that it has read is still the same (`sweep.runner.memo`). What a
-trial reads is observed while it runs, by Python's audit events (PEP 578) and, for libraries that open files in C++, by
-`sweep.native_readers`. Reads count if a line of the author's code led to them. What cannot be compared later, such as
-the output of a program or an answer from the network, is kept as a reason why the trial cannot answer another one.
+The result of an earlier trial may be reused only if everything it has read is unchanged (`sweep.runner.memo`). Reads
+are observed while a trial runs, by Python's audit events (PEP 578) and, for libraries that open files in C++, by
+`sweep.native_readers`. They count if a line of the author's code led to them. What cannot be compared later, such as
+the output of a program or an answer from the network, is recorded as a reason why the trial cannot be reused.
 
-The record is of all trials that a process has trained for a sweep, and of the import of the author's modules: what an
-earlier trial has read may still be in a kept model or in a variable of a module.
+The record covers all trials of a sweep that a process has trained, and the import of the author's modules, because what
+an earlier trial has read may still be in a cached model or in a variable of a module.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from sweep.author_code import is_author_file, is_installed, is_own_file
 
 ABSENT = "absent"
 HASHED_BYTES = 256 * 2**20
-"""Files up to this size are compared by their content, larger ones by size and time of change."""
+"""Size limit for comparing files by content; larger ones are compared by size and modification time."""
 
 MOST_FILES = 2_000
-"""More files than this are not listed in the log of a trial."""
+"""Number of files above which they are not listed in the log of a trial."""
 
 _SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
-"""Where the author's code is called from: what called these files has no part in what a trial reads."""
+"""Files that call the author's code; frames above them have no part in what a trial reads."""
 
-_hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and all that a change of its content changes
+_hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and everything that changes with the content
 
 
 class Place(NamedTuple):
-    """The author's line that leads to something."""
+    """The author's line that led to an event."""
 
     line: str  # such as "models.py:12 in model "
-    files: tuple[str, ...] = ()  # of this line, and of the author's lines that have called it
+    files: tuple[str, ...] = ()  # files of this line and of the author's lines that called it
 
 
 class Reads:
-    """What some code has read."""
+    """Everything that some code has read."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}  # fingerprint by path
-        self.folders: dict[str, str] = {}  # digest of the names in it, by path
+        self.folders: dict[str, str] = {}  # digest of the names in each folder, by path
         self.environment: dict[str, str] = {}  # digest of the value, by name
-        self.unknown: dict[str, None] = {}  # reasons why not all of what was read can be compared later
-        self.by_file: dict[str, Reads] = {}  # the parts that the lines of one of the author's files led to
+        self.unknown: dict[str, None] = {}  # reasons why some reads cannot be compared later
+        self.by_file: dict[str, Reads] = {}  # reads that lines in each of the author's files led to
 
     def add(self, other: Reads) -> None:
-        """Take in what other code has read; what was read first counts."""
+        """Add the reads of other code; the earlier record of the same item is kept."""
         for name in ("files", "folders", "environment", "unknown"):
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
@@ -65,19 +65,19 @@ class Reads:
 
 
 class ReadRecorder:
-    """Observes this process from `install` on.
+    """Records the reads of this process after `install`.
 
-    There is one, `recorder`, since an audit hook can never be removed.
+    There is only one, `recorder`, because an audit hook cannot be removed.
     """
 
     def __init__(self) -> None:
         self._reads = Reads()
         self._session = ""
-        self._written: set[str] = set()  # files and folders that this process has made itself
-        self._set_variables: dict[str, str] = {}  # digests of variables as they were before the author's code set them
-        self._excluded: list[str] = []  # folders of sweep's own
+        self._written: set[str] = set()  # files and folders created by this process
+        self._set_variables: dict[str, str] = {}  # digests of variables before the author's code set them
+        self._excluded: list[str] = []  # folders of sweep itself
         self._code: dict[str, str] = {}  # digest of each of the author's modules that ran, by file
-        self._in_trial = 0  # how many blocks `in_trial` are open
+        self._in_trial = 0  # number of open `in_trial` blocks
         self._busy = threading.local()
         self._is_installed = False
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
@@ -99,7 +99,7 @@ class ReadRecorder:
         }
 
     def install(self) -> None:
-        """Begin to observe this process; a second call does nothing."""
+        """Start to observe this process; does nothing the second time."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -107,10 +107,10 @@ class ReadRecorder:
         sys.addaudithook(self._hear)
 
     def begin_session(self, name: str, modules: Container[str]) -> None:
-        """Forget what trials of another sweep have read in this process, but for what may still be kept there.
+        """Drop what trials of another sweep have read in this process, except what it may still hold.
 
-        ``modules``: files of the trainable's modules. They stay imported, with all that they have read into variables
-        and caches, and so do the cells of a notebook.
+        ``modules`` are files of the trainable's modules. These stay imported, with everything they have read into
+        variables and caches, and so do the cells of a notebook.
         """
         if name == self._session:
             return
@@ -125,7 +125,7 @@ class ReadRecorder:
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
-        """Count the reads of the code inside the block, and not only those of modules that are imported."""
+        """Record all reads inside the block, not only those of modules during their import."""
         self._in_trial += 1
         try:
             yield
@@ -133,18 +133,18 @@ class ReadRecorder:
             self._in_trial -= 1
 
     def record_always(self) -> None:
-        """Count all reads of this process from now on: it is for trials alone."""
+        """Record all reads of this process from now on, because it is only for trials."""
         self._in_trial += 1
 
     def exclude(self, folder: Path) -> None:
-        """Leave out what lies in a folder of sweep's own, such as a trial's checkpoints."""
+        """Ignore files in a folder of sweep itself, such as a trial's checkpoints."""
         prefix = f"{os.path.realpath(folder)}{os.sep}"
         if prefix not in self._excluded:
             self._excluded.append(prefix)
 
     @contextmanager
     def apart(self) -> Iterator[Reads]:
-        """Keep what is read inside the block out of the record, and yield it."""
+        """Keep reads inside the block out of the record, and yield a record of them."""
         kept, self._reads = self._reads, Reads()
         apart = self._reads
         try:
@@ -153,24 +153,24 @@ class ReadRecorder:
             self._reads = kept
 
     def absorb(self, reads: Reads) -> None:
-        """Count what was read elsewhere, such as by the same trial in another process."""
+        """Add what was read elsewhere, such as by the same trial in another process."""
         self._reads.add(reads)
 
     @property
     def reads(self) -> Reads:
-        """All that was read so far."""
+        """Everything read so far."""
         return self._reads
 
     def digest_of_module(self, file: str) -> str | None:
-        """Return the SHA-256 of a module's source as it was when the module ran; None if that was not observed."""
+        """Return the SHA-256 of a module's source when the module ran; None if that was not observed."""
         return self._code.get(os.path.realpath(file))
 
     def digest_of_variable(self, name: str) -> str:
-        """Return the digest of an environment variable as whoever started this process, or its user, has set it."""
+        """Return the digest of an environment variable as set before the author's code, if any, changed it."""
         return self._set_variables.get(name) or environment_digest(name)
 
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
-        """Count what a library opens in code of its own; a path that is no text cannot be known."""
+        """Record files that a library opens in native code; paths that are not text are unknown."""
         with self._quiet() as is_free:
             place = self._place() if is_free else None
             if place is None:
@@ -184,13 +184,13 @@ class ReadRecorder:
                     self._add_file(path, place)
 
     def note_native_write(self, path: object) -> None:
-        """Count a file as this process's own, which it may read again."""
+        """Record a file as created by this process, so that reading it does not count."""
         with self._quiet() as is_free:
             if is_free:
                 self._note_written(path)
 
     def note_process(self) -> None:
-        """Count that another process is started, of which nothing is known."""
+        """Record that another process is started, about which nothing is known."""
         self._note_unknown("starts a program")
 
     # ---- events
@@ -209,7 +209,7 @@ class ReadRecorder:
 
     @contextmanager
     def _quiet(self) -> Iterator[bool]:
-        """Do not hear of what is done in the block; yield False inside another such block."""
+        """Ignore events inside the block; yield False if already inside such a block of this thread."""
         if getattr(self._busy, "on", False):
             yield False
             return
@@ -222,16 +222,16 @@ class ReadRecorder:
     def _on_open(self, args: tuple[Any, ...]) -> None:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
-            return  # a descriptor, whose file was opened before
+            return  # a file descriptor: its file was opened earlier
         access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
-            if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder, which it makes a file in
+            if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder in order to create a file in it
                 self._note_written(path)
-        elif access != os.O_WRONLY:  # what only appends sees nothing of the file
+        elif access != os.O_WRONLY:  # code that only appends sees nothing of the file
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, Place], None]) -> None:
-        if self._resolved(path) is None:  # most files: to look at the stack takes longer
+        if self._resolved(path) is None:  # true for most files; checked first because inspecting the stack takes longer
             return
         place = self._place()
         if place is not None:
@@ -263,7 +263,7 @@ class ReadRecorder:
             reads.unknown.setdefault(reason, None)
 
     def _records(self, place: Place) -> list[Reads]:
-        """Return the records that what happens at a place belongs to."""
+        """Return the records that an event at a place belongs to."""
         return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
@@ -277,19 +277,19 @@ class ReadRecorder:
             self._note_written(args[1])
 
     def _on_mkdir(self, args: tuple[Any, ...]) -> None:
-        if not _path(args[0]).exists():  # else it fails, as `exist_ok` expects
+        if not _path(args[0]).exists():  # otherwise it fails, as `exist_ok` expects
             self._note_written(args[0])
 
     def _on_link(self, args: tuple[Any, ...]) -> None:
-        self._note_read(args[0], self._add_file)  # whoever reads the new name reads this file
+        self._note_read(args[0], self._add_file)  # reading the new name reads this file
         self._on_symlink(args)
 
     def _on_symlink(self, args: tuple[Any, ...]) -> None:
-        if not os.path.lexists(args[1]):  # else it fails
+        if not os.path.lexists(args[1]):  # otherwise it fails
             self._note_written(args[1])
 
     def _on_library(self, args: tuple[Any, ...]) -> None:
-        if isinstance(args[0], str) and os.sep in args[0]:  # other names are looked up among the system's libraries
+        if isinstance(args[0], str) and os.sep in args[0]:  # other names are found among the system's libraries
             self._note_read(args[0], self._add_file)
 
     def _on_sqlite(self, args: tuple[Any, ...]) -> None:
@@ -322,12 +322,12 @@ class ReadRecorder:
         file = Path(code.co_filename)
         if is_author_file(code.co_filename) and file.is_file():
             place = self._place(importing=True)
-            if place is not None:  # it may have been found by a name that was computed
+            if place is not None:  # the module's name may have been computed
                 self._add_file(file, place)
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def hear_environment(self, name: object) -> None:
-        """Count an environment variable as read, if it was the author's own line that asked for it."""
+        """Record an environment variable as read if a line of the author's asked for it directly."""
         if not isinstance(name, str) or name in self._reads.environment:
             return
         with self._quiet() as is_free:
@@ -353,11 +353,11 @@ class ReadRecorder:
             self._written.add(resolved)
 
     def _was_written(self, name: str) -> bool:
-        """Return whether this process has made a file, or one of the folders that it lies in."""
+        """Return whether this process has created a file or one of the folders that contain it."""
         return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
 
     def _resolved(self, path: object) -> str | None:
-        """Return the full path of a file that counts; None for one that does not."""
+        """Return the resolved path of a file; None if it does not count."""
         if not isinstance(path, str | bytes | os.PathLike):
             return None
         name = os.path.realpath(os.fsdecode(path))
@@ -366,14 +366,14 @@ class ReadRecorder:
     def _name_of(self, path: Any, resolved: str) -> str:
         """Return the path by which a file is compared later: the one that the author uses.
 
-        A link on the way may lead elsewhere by then. Links that this process has made itself are resolved.
+        A link on the path may lead elsewhere later. Links that this process has created are resolved.
         """
         name = os.path.normpath(_path(path).absolute())
-        is_same_file = os.path.realpath(name) == resolved  # not so if `..` follows a link
+        is_same_file = os.path.realpath(name) == resolved  # false if `..` follows a link
         return name if is_same_file and not self._was_written(name) else resolved
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether a file is the system's, installed, compiled code, a module whose code is known, or sweep's."""
+        """Return whether a file does not count: system files, installed or compiled code, known modules, sweep's."""
         return (
             name.startswith(_SYSTEM_FOLDERS)
             or name.endswith((".pyc", "__pycache__"))
@@ -384,12 +384,12 @@ class ReadRecorder:
         )
 
     def _place(self, *, importing: bool = False) -> Place | None:
-        """Return which line of the author's leads to what is being done; None if none does.
+        """Return the author's line that leads to the present event; None if there is none.
 
-        What the import system does to find modules is left out, except with ``importing``.
+        File access by the import system while finding modules does not count, except with ``importing``.
 
-        A thread without a line of the author's counts as well, unless it is one of sweep's or of Ray's: thread pools
-        call functions of libraries directly.
+        In a thread, events without a line of the author's count too, unless the thread belongs to sweep or Ray, because
+        thread pools call functions of libraries directly.
         """
         frame: FrameType | None = sys._getframe(1)
         is_machinery, is_in_library = False, True
@@ -399,7 +399,7 @@ class ReadRecorder:
                 frame = frame.f_back
                 continue
             if is_in_library and file.startswith(_IMPORT_SYSTEM) and not importing:
-                return None  # it looks for modules, which are known as code
+                return None  # it looks for modules, which are recorded as code
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._counts(frame):
                 return _place_of(frame)
@@ -411,16 +411,16 @@ class ReadRecorder:
         return Place("a thread ") if is_foreign_thread and self._in_trial else None
 
     def _counts(self, frame: FrameType) -> bool:
-        """Return whether a frame of the author's has a part in a trial.
+        """Return whether a frame of the author's code counts.
 
-        Outside of trials, that is a module which is imported.
+        Outside of trials, only the top level of a module during its import does.
         """
         if self._in_trial:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
     def _asked_at(self) -> Place | None:
-        """Return the nearest line outside of Python's library and of this file, if it is the author's."""
+        """Return the nearest line outside of Python's library and of this module, if it is the author's."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -433,7 +433,7 @@ class ReadRecorder:
 
 
 class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class of `os.environ` has no public name
-    """The environment variables; tells the recorder of each one that is read."""
+    """The environment variables; informs the recorder of each one that is read."""
 
     def __getitem__(self, name: Any) -> Any:
         recorder.hear_environment(name)
@@ -441,7 +441,7 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
 
 
 def _place_of(frame: FrameType) -> Place:
-    """Return the place of a frame of the author's."""
+    """Return the place of a frame of the author's code."""
     code = frame.f_code
     files: dict[str, None] = {}
     outer: FrameType | None = frame
@@ -453,9 +453,9 @@ def _place_of(frame: FrameType) -> Place:
 
 
 def fingerprint(path: str) -> str:
-    """Return what tells a file from another one at the same place, `ABSENT` if there is none.
+    """Return a fingerprint of a file's content, `ABSENT` if there is none.
 
-    That is its size with its SHA-256, or for a file above `HASHED_BYTES` with its time of change.
+    It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time.
     """
     try:
         found = Path(path).stat()
@@ -478,9 +478,9 @@ def fingerprint(path: str) -> str:
 
 
 def listing_digest(path: str, own: Container[str] = ()) -> str:
-    """Return a digest of the names in a folder, `ABSENT` if there is none.
+    """Return a digest of the names in a folder, `ABSENT` if it does not exist.
 
-    Compiled code and the paths in ``own`` are left out.
+    Compiled code and the paths in ``own`` do not count.
     """
     try:
         names = sorted(
@@ -492,12 +492,12 @@ def listing_digest(path: str, own: Container[str] = ()) -> str:
 
 
 def _is_of_python(file: str) -> bool:
-    """Return whether a frame's file is of Python's own library."""
+    """Return whether a frame's file belongs to Python's own library."""
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
 
 
 def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:
-    """Return whether a program only tells about the machine, as libraries such as scikit-learn ask for its cores."""
+    """Return whether a program only reports about the machine, as scikit-learn asks for the number of cores."""
     command = args[1] if len(args) > 1 else None
     if not isinstance(command, list | tuple) or not command:
         return False
@@ -510,8 +510,8 @@ def _path(path: str | bytes | os.PathLike[Any]) -> Path:
 
 
 def environment_digest(name: str) -> str:
-    """Return a digest of a variable's value, which may be a secret; `ABSENT` if it is not set."""
-    value = os.environb.get(os.fsencode(name))  # which, unlike `os.environ`, is not recorded
+    """Return a digest of a variable's value, which may be secret; `ABSENT` if it is not set."""
+    value = os.environb.get(os.fsencode(name))  # unlike `os.environ`, it is not recorded
     return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
 
 

@@ -1,9 +1,9 @@
-"""A trial's checkpoints: when one is due, how it is written beside the training, where it lies, and which are kept.
+"""A trial's checkpoints: when one is due, how it is written during the training, where it is, and which ones are kept.
 
-They lie in ``checkpoints/<trial>/epoch-<n>``, written aside, renamed, and verified when read. Beside what the trainable
-writes lies a manifest: size and checksum of each file, and the epochs that were trained in the step that wrote it.
-They may never have reached the log; whoever restores the checkpoint reports them again.
-Of the completed trials the best ones keep theirs, of the others none.
+They are in ``checkpoints/<trial>/epoch-<n>``. Each is written under another name, renamed, and verified when it is
+read. Besides the trainable's files it has a manifest with the size and checksum of each file, and the epochs that were
+trained in the step that wrote it. These may never have reached the log; restoring the checkpoint reports them again.
+Only the best completed trials keep their checkpoints.
 """
 
 from __future__ import annotations
@@ -36,40 +36,41 @@ from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
 
 if TYPE_CHECKING:
-    from sweep.spec import Spec  # workers read no sweep file
+    from sweep.spec import Spec  # workers do not read sweep files
 
 _DELETED = ".deleted-"
 
 
 class Damaged(Exception):
-    """A checkpoint is not what was written."""
+    """A checkpoint differs from what was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What sweep itself knows of a checkpoint."""
+    """Information that sweep keeps about a checkpoint."""
 
     epoch: int
     accumulate: int = 1
     loss: float = math.inf  # by `Objective.standing`, at this epoch
-    reports: tuple[EpochReported, ...] = ()  # of the step that wrote it
+    reports: tuple[EpochReported, ...] = ()  # epochs of the step that wrote it
     inputs: Inputs | None = None  # what the trial had read until then
 
 
 def of_trial(results_folder: Path, trial: int) -> Path:
-    """Return the folder of one trial's checkpoints."""
+    """Return the folder of a trial's checkpoints."""
     return results_folder / copies.trial_key(trial)
 
 
 def newest_first(results_folder: Path, trial: int) -> list[Path]:
-    """Return a trial's checkpoints that lie on this machine."""
+    """Return a trial's checkpoints on this machine, newest first."""
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
 def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first; from an object store each is copied here when it is its turn.
+    """Yield a trial's checkpoints, newest first; those in an object store are copied here one by one.
 
-    Raises `StoreError` for a store that is away for longer than ``patience_s``.
+    Raises:
+        StoreError: if the store is unavailable for longer than ``patience_s``.
     """
     store = store_of(results_folder)
     if store is None:
@@ -78,7 +79,10 @@ def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterat
 
 
 def bring(results_folder: Path, checkpoint: Path) -> None:
-    """Have a checkpoint on this machine, where another one has fetched it from an object store."""
+    """Copy a checkpoint from the object store if this machine lacks it.
+
+    Rank 0 may have copied it on another machine.
+    """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
         next((path for path in fetched(results_folder, trial) if path == checkpoint), None)
@@ -101,14 +105,14 @@ def trials(results_folder: Path) -> set[int]:
 
 
 def begun(results_folder: Path) -> set[int]:
-    """Return the trials of which anything is there, be it whole or not."""
+    """Return the trials that have any files of checkpoints, complete or not."""
     if (store := store_of(results_folder)) is not None:
         return copies.trials(store)
     return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
 
 
 def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
-    """Return the checkpoint of a trial's epoch, relative to the results folder; None where there is none."""
+    """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
     name = f"epoch-{epoch:06d}"
     return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
 
@@ -116,10 +120,10 @@ def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
 def begin(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:
-    """Let ``save`` fill a folder aside.
+    """Call ``save`` with a temporary folder to begin a checkpoint.
 
-    What is returned does the rest, in whatever thread: it calls what ``save`` returned, renames the folder into place
-    and keeps the best and the ``keep`` newest.
+    Return a function that completes it, in any thread: it calls what ``save`` returned, writes the manifest, renames
+    the folder and deletes all but the best and the ``keep`` newest checkpoints.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{process()}"
@@ -141,7 +145,7 @@ def begin(
 
 
 def verify(checkpoint: Path) -> Manifest:
-    """Return its manifest, after a look at every byte. Raises `Damaged`."""
+    """Return the manifest of a checkpoint after checking every byte. Raises `Damaged`."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
         found = _files(checkpoint)
@@ -154,7 +158,7 @@ def verify(checkpoint: Path) -> Manifest:
 
 
 def trim(folder: Path, keep: int) -> None:
-    """Delete a trial's checkpoints but for the best and the ``keep`` newest, and what killed writers left."""
+    """Delete a trial's checkpoints except the best and the ``keep`` newest, and what killed writers have left."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
     spared = _spared([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
@@ -163,12 +167,12 @@ def trim(folder: Path, keep: int) -> None:
 
 
 def _spared(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
-    """Return the names of the best one and of the ``keep`` newest."""
+    """Return the names of the best checkpoint and of the ``keep`` newest."""
     return {*newest[:keep], *([min(newest, key=lambda name: losses[name])] if newest else [])}
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
-    """Delete an ended trial's checkpoints but for the last and the best; the bytes of these, 0 where there is none."""
+    """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
     store = store_of(results_folder)
     if store is None:
         folder = of_trial(results_folder, trial)
@@ -178,7 +182,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[Entry]]:
-    """As `trim`, in an object store; the files of what is left, by checkpoint."""
+    """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
     there = copies.listed(store, trial)
     if len(there) > keep:
         keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
@@ -190,9 +194,9 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[E
 
 
 def delete(results_folder: Path, trial: int) -> None:
-    """Free the space of a trial's checkpoints, for good though a worker that was given up may still write there.
+    """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
 
-    Never raises: what cannot be deleted now, `clean` or the keeper of the next session tries again.
+    Never raises. If something cannot be deleted now, `clean` or the next session's `CheckpointKeeper` tries again.
     """
     if (store := store_of(results_folder)) is not None:
         with suppress(StoreAway):
@@ -200,7 +204,7 @@ def delete(results_folder: Path, trial: int) -> None:
     doomed = of_trial(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
-        doomed.rename(aside)  # at once: whoever writes into it writes into what is being deleted
+        doomed.rename(aside)  # at once, so that whoever writes there writes into the deleted folder
         shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -211,16 +215,16 @@ def clean(results_folder: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files of a trial's checkpoints."""
+    """Return the total bytes of all files in a folder."""
     total = 0
     for path in folder.rglob("*"):
-        with suppress(OSError):  # deleted by its writer just now
+        with suppress(OSError):  # just deleted by its writer
             total += path.stat().st_size if path.is_file() else 0
     return total
 
 
 def send(results_folder: Path, trial: int) -> None:
-    """Copy a trial's checkpoints to the object store for which this folder stands, if it does. Raises `StoreError`."""
+    """Upload a trial's checkpoints if this folder is the local copy of an object store. Raises `StoreError`."""
     if (store := store_of(results_folder)) is not None:
         sender = Sender(store, of_trial(results_folder, trial), trial, lambda: None)
         sender.send()
@@ -229,7 +233,7 @@ def send(results_folder: Path, trial: int) -> None:
 
 
 def release(results_folder: Path, trial: int) -> None:
-    """Free the space that a trial's checkpoints take on this machine, where they are in an object store."""
+    """Delete the local files of a trial's checkpoints if they are in an object store."""
     if store_of(results_folder) is not None:
         shutil.rmtree(of_trial(results_folder, trial), ignore_errors=True)
 
@@ -245,7 +249,7 @@ def _loss_of(manifest: bytes | None) -> float:
     try:
         return _manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
-        return math.inf  # damaged: no best one
+        return math.inf  # a damaged checkpoint is never the best
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -277,7 +281,7 @@ def _manifest(about: dict[str, object]) -> Manifest:
 
 
 def _files(folder: Path) -> dict[str, list[int]]:
-    """Size and CRC-32 of every file by its relative path."""
+    """Return the size and CRC-32 of every file, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(folder).as_posix(): _sum(path) for path in paths}
 
@@ -291,43 +295,46 @@ def _sum(path: Path) -> list[int]:
     return [size, total]
 
 
-SAVING_SHARE = 0.1  # of the time, at most, goes into checkpoints of a better epoch
+SAVING_SHARE = 0.1  # largest share of the time spent on checkpoints of a better epoch
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 
 
 class DiskFault(Exception):
-    """A checkpoint cannot be written, for a reason that is no trial's fault."""
+    """A checkpoint cannot be written, for a reason that is not the trial's fault."""
 
 
 @dataclass(slots=True)
 class Saver:
-    """Saves one trial into ``folder``; one checkpoint is written at a time.
+    """Saves the checkpoints of one trial into ``folder``, one at a time.
 
-    ``save``, ``settle`` and ``finish`` raise DiskFault, and whatever else the trainable's own ``save`` raises. A
-    ``sender`` copies what is whole to an object store.
+    ``save``, ``settle`` and ``finish`` raise DiskFault, and any exception of the trainable's own ``save``. A ``sender``
+    uploads complete checkpoints to an object store.
     """
 
     folder: Path
     every_s: float
     keep: int
-    pause_s: float  # at least between two checkpoints of a better epoch
-    best: float = math.inf  # the least loss of all epochs heard of
-    epoch: int = 0  # the last one saved
+    pause_s: float  # minimum seconds between two checkpoints of a better epoch
+    best: float = math.inf  # smallest loss of all epochs so far
+    epoch: int = 0  # last epoch saved
     sender: Sender | None = None
-    blocked_s: float = 0.0  # training waited for checkpoints, all in all
+    blocked_s: float = 0.0  # total seconds that training waited for checkpoints
     _at: float = field(default_factory=time.monotonic)
     _took_s: float = 0.0
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
-        """Return whether it is time for one, or the last of these epochs is the best so far and saving it is cheap."""
+        """Return whether a checkpoint is due: it is time, or the last epoch is the best yet and saving is cheap."""
         since_s = time.monotonic() - self._at
         before, self.best = self.best, min([self.best, *losses])
         better = losses[-1] == self.best < before
         return since_s >= self.every_s or (better and since_s >= max(self.pause_s, self._took_s / SAVING_SHARE))
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
-        """Save the present epoch, unless it is saved; ``beside``: let training go on while it is written."""
+        """Save the present epoch, unless it is saved already.
+
+        ``beside``: let training continue while it is written.
+        """
         self.settle()
         if self.epoch == manifest.epoch:
             return
@@ -344,7 +351,7 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
-        """Wait until what is being written is whole."""
+        """Wait until the checkpoint being written is complete."""
         if self._writing is None:
             return
         began, writing, self._writing = time.monotonic(), self._writing, None
@@ -353,7 +360,7 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def finish(self, *, kept: bool = True) -> None:
-        """Wait until what is being written is whole, and where it is to be ``kept`` until it is in the store."""
+        """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded. Stop the sender."""
         try:
             self.settle()
             if self.sender is not None and kept:
@@ -377,7 +384,7 @@ class Saver:
 
 @contextmanager
 def disk_faults() -> Iterator[None]:
-    """Raise `DiskFault` where a disk or an object store is what fails."""
+    """Raise `DiskFault` if the block fails because of a disk or an object store."""
     try:
         yield
     except Exception as error:
@@ -392,7 +399,7 @@ def _timed(write: Callable[[], Path], began: float) -> float:
 
 
 def is_disk_fault(error: BaseException) -> bool:
-    """Return whether an error says that a disk is full, broken or not to be written to."""
+    """Return whether an error says that a disk is full, broken or read-only."""
     known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
     return known or "No space left on device" in str(error)
 
@@ -402,7 +409,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Kept:
-    """A completed trial's checkpoints."""
+    """Checkpoints of a completed trial."""
 
     loss: float
     trial: int
@@ -410,48 +417,48 @@ class _Kept:
 
 
 class CheckpointKeeper:
-    """Leaves completed trials their last and their best checkpoint, as long as there is room; ended ones none."""
+    """Keeps the last and best checkpoints of the best completed trials, within limits; deletes all others."""
 
     def __init__(self, folder: Path, spec: Spec) -> None:
         self._folder, self._objective = folder, spec.objectives[0]
         self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
         self._kept: list[_Kept] = []  # best first
         self._ended: set[int] = set()  # trials without checkpoints
-        self._past = begun(folder)  # those that had some before this session
-        self._recalled: dict[int, Ended] = {}  # their ends, as far as these hold
-        self._later: list[tuple[float, int]] = []  # kept trials of which the store could not be asked
+        self._past = begun(folder)  # trials that had some before this session
+        self._recalled: dict[int, Ended] = {}  # last logged end of each of these trials
+        self._later: list[tuple[float, int]] = []  # completed trials for which the store was unavailable
         self._size = 0
         self._full = False
 
     def to_beat(self) -> float | None:
-        """Return the loss that a trial must beat so that its checkpoint is kept; None: there is room."""
+        """Return the loss that a trial must beat so that its checkpoint is kept; None if there is room."""
         return self._kept[-1].loss if self._full else None
 
     def recall(self, change: Change) -> None:
-        """See what is in the log, one by one; `begin` acts on it."""
+        """Note a logged change of an earlier session; `begin` acts on it."""
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change
-            case Reopened(trial):  # it goes on from what it has
+            case Reopened(trial):  # it resumes from its checkpoint
                 self._recalled.pop(trial.number, None)
             case _:
                 pass
 
     def begin(self) -> None:
-        """Delete what a killed driver could not delete any more, and count what is kept."""
+        """Delete what a killed driver could no longer delete, and count what is kept."""
         for change in self._recalled.values():
             self.on(change)
         self._recalled.clear()
 
     def close(self) -> None:
-        """Delete what workers have stored of trials after these had ended."""
+        """Delete what workers have stored for trials after these had ended."""
         self._catch_up()
         with suppress(StoreAway):
             for trial in begun(self._folder) & self._ended:
                 delete(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """See what befalls trials."""
+        """Update the checkpoints after a change."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
@@ -481,7 +488,7 @@ class CheckpointKeeper:
         except StoreAway:
             self._later.append((loss, trial))
             return
-        if not kept.size:  # somebody has deleted it
+        if not kept.size:  # it was deleted by somebody
             return
         insort(self._kept, kept)
         self._size += kept.size

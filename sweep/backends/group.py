@@ -1,7 +1,7 @@
-"""A worker's trials: one, or several of one structure that are trained together.
+"""The trials of a worker: one, or several of one structure that are trained together.
 
-Each trial has a `Worker` of its own, for whom nothing is different but that several of them train at once: it begins,
-hears of epochs, saves and ends as any. What they train with is one object, the trainable's `Group`.
+Each trial has a `Worker` of its own, which works as it does alone: it begins, receives epochs, saves and ends. They all
+train with one object, the `Group` of the trainable.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _Steps: TypeAlias = Generator[Report, None, Progress]
 
 
 class WorkerGroup:
-    """Takes orders, trains their trials step by step, and keeps those that go on.
+    """Accepts orders, trains their trials step by step, and keeps those that continue.
 
-    ``make`` makes a worker of a trainable, or of that which the job names; trainables that cannot train trials together
-    get one at a time.
+    ``make`` creates a worker for a function that creates its trainable, or for None, which means the trainable of the
+    job. If trainables cannot train trials together, they get one at a time.
     """
 
     def __init__(self, job: Job, make: Callable[[Callable[[], Trainable] | None], Worker]) -> None:
@@ -31,9 +31,9 @@ class WorkerGroup:
         self._group: Group | None = None
         self._free: list[Worker] = []
         self._taken: dict[int, Worker] = {}  # by trial
-        self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker forgets one that failed
+        self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker drops the trainable of a failed one
         self._spoilt: str | None = None
-        self._parted = False  # a trial did not fit to those that are here
+        self._parted = False  # a trial did not fit together with the present ones
         self._together = job.together
         self._notices: list[str] = []
         self._told: set[str] = set()
@@ -48,7 +48,7 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Let go of all trials but these: the driver has ended the others."""
+        """Release all trials except these, because the driver has ended the others."""
         kept = set(trials)
         for trial in [trial for trial in self._taken if trial not in kept]:
             worker = self._taken.pop(trial)
@@ -58,7 +58,7 @@ class WorkerGroup:
             self._free.append(worker)
 
     def step(self) -> Steps:
-        """Train on; never raises for what a trainable does."""
+        """Train one step of all trials. Exceptions of the trainable are returned as ends of trials."""
         if self._group is None:
             found = {trial: worker.step() for trial, worker in self._taken.items()}
         else:
@@ -66,7 +66,7 @@ class WorkerGroup:
                 found = self._step_together(self._group)
         spoilt = next((one.spoilt for one in found.values() if one.spoilt is not None), None)
         self._spoilt = self._spoilt or spoilt
-        if len(self._taken) > 1:  # the worker serves the others on
+        if len(self._taken) > 1:  # the worker still trains the others
             found = {trial: dataclasses.replace(one, spoilt=None) for trial, one in found.items()}
         self.keep([trial for trial, one in found.items() if not one.over])
         self._parted = bool(self._taken) and (self._parted or any(one.moves for one in found.values()))
@@ -76,22 +76,22 @@ class WorkerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no trial."""
+        """True if it has no trial."""
         return not self._taken
 
     def _told_once(self, progress: Progress) -> Progress:
-        """Leave out what another trial's worker has said already, and add what the group has to say."""
+        """Remove notices that other trials' workers have already sent, and add those of the group."""
         new = [text for text in (*self._notices, *progress.notices) if self._group is None or text not in self._told]
         self._told.update(new)
         self._notices.clear()
         return dataclasses.replace(progress, notices=tuple(new))
 
     def close(self) -> None:
-        """Let go of the trials, and of the driver."""
+        """Release all trials and stop receiving the driver's messages."""
         for worker in (*self._taken.values(), *self._free):
             worker.close()
 
-    # ---- how it is done
+    # ---- internals
 
     def _worker(self) -> Worker:
         if self._job.together <= 1:
@@ -109,7 +109,10 @@ class WorkerGroup:
         return self._make(self._group.member)
 
     def _step_together(self, group: Group) -> dict[int, Progress]:
-        """Step by step with all trials: each says when it has epochs to train, and these are trained together."""
+        """Train one step of all trials together.
+
+        Each worker runs until it needs training; those are trained together, until every step has ended.
+        """
         found: dict[int, Progress] = {}
         waiting: dict[int, tuple[_Steps, Report]] = {}
         for trial, worker in self._taken.items():
@@ -123,13 +126,16 @@ class WorkerGroup:
         return found
 
     def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
-        """Train these trials together, or the first of them by itself; what each has raised."""
+        """Train these trials together; return the exception of each, None if it has none.
+
+        If they cannot be trained together, only the first is trained, and the others get `Apart`.
+        """
         by_trial = {trial: self._members[trial] for trial in reports}
         try:
             raised = group.train({by_trial[trial]: hear for trial, hear in reports.items()})
         except (StoppedAtOnce, WorkerLost):
             raise
-        except BaseException as error:  # the border to the user's code
+        except BaseException as error:  # any error of the user's code
             first, *others = reports
             if not others:
                 return {first: error}
@@ -137,9 +143,9 @@ class WorkerGroup:
             self._together = max(len(reports) // 2, 1) if short else 1
             why = f"{len(reports)} trials at once do not fit into memory" if short else first_line(error)
             self._notices.append(why)
-            if isinstance(error, Apart):  # nothing is trained: the first one can be where it is
+            if isinstance(error, Apart):  # nothing was trained, so the first one can continue here
                 return self._train(group, {first: reports[first]}) | {trial: Apart(why) for trial in others}
-            # Nobody knows whose fault it is: each goes on by itself from its last checkpoint, and may fail there.
+            # It is unclear which trial caused this: each continues alone from its last checkpoint, and may fail there.
             self._spoilt = f"its trials failed together: {why}"
             return dict.fromkeys(reports, Apart(why))
         return {trial: raised.get(by_trial[trial]) for trial in reports}
@@ -152,7 +158,7 @@ def _go_on(
     waiting: dict[int, tuple[_Steps, Report]],
     found: dict[int, Progress],
 ) -> None:
-    """Let a trial go on to where it has to be trained, or to the end of its step."""
+    """Run a trial's step until it needs training, or until its end."""
     try:
         hear = next(steps) if error is None else steps.throw(error)
     except StopIteration as end:

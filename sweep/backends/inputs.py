@@ -1,7 +1,7 @@
-"""What a trial has read beside its code and its data: gathered in its worker, compared before it answers another trial.
+"""The inputs that a trial has read besides its code and data: collected in its worker, compared before it is reused.
 
-`sweep.read_recorder` observes the worker's process. Paths below the folder in which trials begin, or below one in which
-modules are found, are kept relative to it, since a sweep may run again from another copy of the project.
+`sweep.read_recorder` observes the worker's process. Paths below the folder in which trials begin, or below an import
+folder, are stored relative to it, because a sweep may run again from another copy of the project.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _RELATIVE = "./"
 def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return what this process has read so far.
 
-    ``declared``: what the trainable names in ``depends_on``. It stands for all that cannot be known of what programs
-    and servers have done; None where the trainable names nothing.
+    ``declared`` are the paths that the trainable names in ``depends_on``, or None. They replace the reasons why reads
+    of other programs and servers are unknown.
     """
     reads, folders = recorder.reads, _folders(job.working_folder, job.import_folders)
     known_as_code = {os.path.realpath(file) for file in module_files(job).values()}
@@ -41,7 +41,11 @@ def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def declared_by(trainable: object) -> tuple[str, ...] | None:
-    """Return the paths that a trainable names in ``depends_on``; None without it. Raises TrainableError."""
+    """Return the paths that a trainable names in ``depends_on``; None if it has no such attribute.
+
+    Raises:
+        TrainableError: if it is not a list of strings.
+    """
     paths = getattr(trainable, "depends_on", None)
     if paths is None:
         return None
@@ -51,7 +55,7 @@ def declared_by(trainable: object) -> tuple[str, ...] | None:
 
 
 def absorb(inputs: Inputs, job: Job) -> None:
-    """Count what the same trial has read in another process."""
+    """Add what the same trial has read in another process."""
     folders = _folders(job.working_folder, job.import_folders)
     reads = Reads()
     reads.files = {_full(path, folders): value for path, value in inputs.files.items()}
@@ -62,7 +66,7 @@ def absorb(inputs: Inputs, job: Job) -> None:
 
 
 def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
-    """Return why a trial that has read this cannot answer another one now, in words; None if it can."""
+    """Return why a trial with these inputs cannot be reused now, in words; None if it can."""
     if inputs is None:
         return "what they read beside their data was not recorded"
     if inputs.unknown:
@@ -81,14 +85,14 @@ def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders
 
 
 def _folders(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
-    """Return these folders as they are named and with their links resolved: files may be recorded by either path."""
+    """Return these folders as named and with links resolved, because files may be recorded by either path."""
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
     both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
     return list(dict.fromkeys(both))
 
 
 def _shortened(path: str, folders: Sequence[str]) -> str:
-    """Return a path relative to the first of these folders that it lies in."""
+    """Return a path relative to the first of these folders that contains it; otherwise unchanged."""
     for folder in folders:
         if path.startswith(f"{folder}{os.sep}"):
             return f"{_RELATIVE}{path.removeprefix(folder + os.sep)}"
@@ -96,7 +100,7 @@ def _shortened(path: str, folders: Sequence[str]) -> str:
 
 
 def _full(path: str, folders: Sequence[str]) -> str:
-    """Return the path that `_shortened` has shortened: in the first folder that has it, else in the first of all."""
+    """Undo `_shortened`: return the path in the first folder that has it, else in the first folder."""
     if not path.startswith(_RELATIVE) or not folders:
         return path
     candidates = [f"{folder}{os.sep}{path.removeprefix(_RELATIVE)}" for folder in folders]
@@ -104,7 +108,10 @@ def _full(path: str, folders: Sequence[str]) -> str:
 
 
 def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Return the files that these paths name; a folder stands for all files below it. One that is absent stays."""
+    """Return the files that these paths and patterns name; folders stand for all files below them.
+
+    Paths that do not exist are kept.
+    """
     found: list[str] = []
     for named in declared:
         base = Path(folders[0]) if folders else Path.cwd()
@@ -118,19 +125,19 @@ def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
 
 
 def module_files(job: Job) -> dict[str, str]:
-    """Return the files of those of the trainable's modules that this process has imported, by name."""
+    """Return the files of the trainable's modules that this process has imported, by name."""
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in job.code}
     return {name: file for name, file in files.items() if file is not None}
 
 
 def changed_modules(job: Job) -> tuple[str, ...]:
-    """Return the author's modules of this process whose source is not the one that the session began with."""
+    """Return the author's imported modules whose source differs from that at the start of the session."""
     imported = {name: recorder.digest_of_module(file) for name, file in module_files(job).items()}
     return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
 
 
 def _imported_unseen(job: Job) -> Iterable[str]:
-    """Yield a reason for each module of the trainable that was imported before this process was observed."""
+    """Yield a reason for each module of the trainable that was imported before reads were recorded."""
     for name, file in module_files(job).items():
         if recorder.digest_of_module(file) is None:
             yield f"{name} was imported before sweep, so that what it read then is not known"

@@ -1,4 +1,4 @@
-"""How much memory this process has for itself, how much a worker may have, and whether an error says it is short."""
+"""Memory of this process and its limit, and whether an error means that memory is short."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from sweep.events import Params
 from sweep.functions import FunctionTrainable
 
 BOUND = 0.8
-"""Of a machine's memory, shared by the workers that run on it at once: one that has more trains no further trial."""
+"""Share of a machine's memory for all its workers together; one that exceeds its part trains no further trial."""
 
 _NAMES = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
-"""TensorFlow's and torch's own types, which are named, not imported: this package knows neither."""
+"""Names of TensorFlow's and PyTorch's errors, since this package imports neither."""
 
 _STATM = Path("/proc/self/statm")
 
 
 def used() -> int:
-    """Return bytes of this process alone that are in memory now, without files and what it shares with others.
+    """Return the bytes of this process's own memory, without files and memory shared with others.
 
-    Where the system does not tell, the most that there ever were, of all kinds.
+    On systems without /proc, return its peak memory of all kinds.
     """
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
@@ -34,29 +34,29 @@ def used() -> int:
 
 
 def part(workers: int) -> int:
-    """Return bytes that one of so many workers on this machine may have."""
+    """Return the bytes that each of ``workers`` workers on this machine may use."""
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 
 def is_short(error: BaseException) -> bool:
-    """Return whether an error says that a device or the machine has no more memory."""
+    """Return whether an error says that a device or the machine is out of memory."""
     if is_disk_fault(error):
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
 
 
 DEFAULT_BATCH = 32
-"""Examples of a batch where a trial does not say: that of the standard hyperparameters."""
+"""Batch size of a trial without such a parameter: that of the standard hyperparameters."""
 
 
 def batch_size(params: Params, replicas: int) -> int | None:
-    """Return the examples of a trial's batch, over all its replicas; None where what it says is no number of them."""
+    """Return the examples in a trial's batch, over all its replicas; None if its parameter is not a whole number."""
     whole = "per_replica_batch_size" not in params
     size = params.get("batch_size", DEFAULT_BATCH) if whole else params["per_replica_batch_size"]
     return size * (1 if whole else replicas) if isinstance(size, int) else None
 
 
 def parts(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
-    """Into how many parts the batches of a trial that does not fit are cut next; None where they are small enough."""
+    """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
     splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
     return 2 * accumulate if splits and batch is not None and 2 * accumulate <= batch else None

@@ -1,7 +1,7 @@
-"""Checkpoints in an object store: sent from where they are written, beside the training, and fetched from there.
+"""Checkpoints in an object store: uploaded from where they are written, during the training, and downloaded again.
 
-A checkpoint is whole in the store once its manifest is there, which is sent last. Where results are in a folder that
-all machines see, none of this is done.
+A checkpoint in the store is complete once its manifest is there, which is uploaded last. None of this is used if all
+machines see the results folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ALL = "checkpoints"
 
 
 def trial_key(trial: int) -> str:
-    """Return where a trial's checkpoints are, in a results folder and in a store."""
+    """Return the path of a trial's checkpoints, relative to a results folder or a store."""
     return f"{_ALL}/{trial:05d}"
 
 
 def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
-    """Return the files of each whole checkpoint of a trial, by its name, newest first."""
+    """Return the files of each complete checkpoint of a trial by its name, newest first."""
     found: dict[str, list[Entry]] = defaultdict(list)
     for entry in store.entries(trial_key(trial)):
         _, _, name, *rest = entry.key.split("/")
@@ -42,14 +42,14 @@ def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
 
 
 def trials(store: ObjectStore) -> set[int]:
-    """Return the trials that have something there."""
+    """Return the trials that have any files of checkpoints in the store."""
     return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
 
 
 def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first, each once it has been copied into this results folder.
+    """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
 
-    A store that is away is asked again for so long. Raises `StoreError` then.
+    An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / trial_key(trial)
     for name, files in patiently(lambda: listed(store, trial), patience_s).items():
@@ -58,9 +58,9 @@ def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0)
 
 
 def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -> bool:
-    """Have a checkpoint here as it is in the store; False where it has been deleted meanwhile."""
+    """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same
+    with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
         if _is_same(store, trial, final):
             return True
         aside = final.with_name(f"fetching-{process()}")
@@ -75,12 +75,12 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -
 
 
 def delete(store: ObjectStore, trial: int) -> None:
-    """Delete all that a trial has in the store."""
+    """Delete all files of a trial's checkpoints in the store."""
     store.delete(entry.key for entry in store.entries(trial_key(trial)))
 
 
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
-    """Delete some checkpoints of a trial; each is whole until it is gone."""
+    """Delete some checkpoints of a trial, manifest first, so that no incomplete one looks complete."""
     for name in names:
         keys = [entry.key for entry in store.entries(f"{trial_key(trial)}/{name}")]
         store.delete(key for key in keys if key.endswith(f"/{MANIFEST}"))
@@ -88,7 +88,7 @@ def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
 
 
 def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
-    """Return whether a checkpoint lies here as it lies in the store."""
+    """Return whether the checkpoint in this folder is the same as in the store."""
     try:
         mine = (path / MANIFEST).read_bytes()
     except OSError:
@@ -98,37 +98,37 @@ def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
 
 
 class _GivenUp(Exception):
-    """Nobody wants the checkpoint any more."""
+    """The checkpoint is no longer needed."""
 
 
 @dataclass(slots=True)
 class Sender:
-    """Copies a trial's checkpoints to the store, in a thread of its own."""
+    """Uploads a trial's checkpoints to the store in a thread of its own."""
 
     store: ObjectStore
-    folder: Path  # of the trial, here
+    folder: Path  # local folder of the trial's checkpoints
     trial: int
-    trim: Callable[[], object]  # deletes in the store what is not to be kept
+    trim: Callable[[], object]  # deletes superseded checkpoints in the store
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender"))
     _turns: list[Future[None]] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
     _given_up: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
-        """Begin to send what is here now. Raises `StoreError` where what was begun before has failed."""
+        """Start to upload the present checkpoints. Raises `StoreError` if an earlier upload has failed."""
         done, self._turns = [turn for turn in self._turns if turn.done()], [t for t in self._turns if not t.done()]
         for turn in done:
             turn.result()
         self._turns.append(self._pool.submit(self._turn))
 
     def settle(self) -> None:
-        """Wait until all of it is there. Raises `StoreError` where it cannot be."""
+        """Wait for all uploads. Raises `StoreError` if one fails."""
         turns, self._turns = self._turns, []
         for turn in turns:
             turn.result()
 
     def close(self) -> None:
-        """Send no more than is under way."""
+        """Start no further uploads."""
         self._given_up.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -155,7 +155,7 @@ class Sender:
             try:
                 self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)
                 self.store.upload([(path / MANIFEST, f"{prefix}/{MANIFEST}")])
-            except FileNotFoundError:  # trimmed meanwhile: without its manifest it is none
+            except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
             if self._given_up.is_set():

@@ -1,8 +1,8 @@
-"""One worker: holds a trainable and takes one trial after another through it, step by step.
+"""A worker: trains one trial after another with one trainable, step by step.
 
-A step trains to the next point where somebody else may decide: an epoch at which the scheduler can prune, a
-checkpoint that is due, about a second of epochs, or the end. Whatever a trainable raises ends its trial and
-no more. It knows neither Ray nor the driver; backends move its `Order` in and its `Progress` out.
+A step trains up to the next point at which the driver may decide: an epoch at which the scheduler can prune, a due
+checkpoint, about a second of epochs, or the end. An exception of a trainable ends only its trial. This module depends
+neither on Ray nor on the driver; backends bring an `Order` in and a `Progress` out.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ from sweep.text import printable
 
 STEP_S = 1.0
 
-_State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
+_State: TypeAlias = tuple[Status, str, str | None]  # status, reason, traceback
 
 
 @dataclass(slots=True)
 class _Trial:
-    """How far the present trial has come in this worker."""
+    """Progress of the present trial in this worker."""
 
     order: Order
     saver: Saver
     accumulate: int = 1
     begun: bool = False
-    since: float = 0.0  # when its training code first ran here, by this process's own clock
+    since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
     paused: bool = False
-    moves: bool = False  # it goes on in another worker
-    again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
-    history: list[EpochReported] = dataclasses.field(default_factory=list)  # these, and all trained since
+    moves: bool = False  # another worker continues it
+    again: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
+    history: list[EpochReported] = dataclasses.field(default_factory=list)  # those, and all epochs trained since
 
     @property
     def number(self) -> int:
@@ -79,14 +79,17 @@ class _TooLarge(Exception):
 
 
 class _Crowded(Exception):
-    """The trial needs more of a GPU than it had, in another process."""
+    """The trial needs a larger share of a GPU, in another process."""
 
 
 class Worker:
-    """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them.
+    """Trains trials in this process.
 
-    A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
-    trainable that can be made only once in a process. ``node``: None in a process that does other things as well.
+    Arguments:
+        reuse: keep the trainable, and what it compiled, between trials.
+        memory_bytes: ask to be replaced if the process has more memory than this after a trial.
+        make: creates the trainable, if that is possible only once in a process.
+        node: the machine; None if the process also does other things.
     """
 
     def __init__(
@@ -113,12 +116,12 @@ class Worker:
         self._node, self._alone = node or Node(), node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
-        self._taken = 0  # trials
-        self._keeps = False  # whether the trainable has had another trial, of which it may keep something
+        self._taken = 0  # number of trials accepted
+        self._keeps = False  # whether the trainable has had earlier trials, and may still hold memory for them
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._price = None if job.price is None else prices.per_gpu_hour(job.price, self._node.labels)
-        self._held_since = time.monotonic()  # by the present trial, at no cost that is told
+        self._held_since = time.monotonic()  # the present trial's GPU time since then is not yet charged
         if job.price is not None and self._price is None:
             named = ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items())) or "none"
             self._notices.append(
@@ -140,25 +143,25 @@ class Worker:
         self._keeps = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
     def close(self) -> None:
-        """Let go of the last trial, and of the driver."""
+        """Release the last trial and stop receiving the driver's messages."""
         self.let_go()
         self._hearing()
         self._stop_seeding()
 
     def let_go(self) -> None:
-        """Let go of the trial, which the driver has ended."""
+        """Release the present trial, because the driver has ended it."""
         trial, self._trial = self._trial, None
         if trial is not None:
             self._settle(trial, kept=False)
 
     @property
     def trainable(self) -> Trainable:
-        """Return what trains the trials of this worker, made when it is first asked for."""
+        """The object that trains the trials, created at its first use."""
         with self.surroundings.inside(anyhow=True):
             return self._loaded()
 
     def step(self) -> Progress:
-        """Train on; never raises for what a trainable does."""
+        """Train one step. Exceptions of the trainable are returned as the end of the trial."""
         with self.surroundings.inside(anyhow=True):
             return self._step()
 
@@ -169,7 +172,7 @@ class Worker:
             while True:
                 try:
                     self._loaded().train(hear)
-                except BaseException as error:  # it is the border to the user's code that knows what to do
+                except BaseException as error:  # `steps` handles all exceptions of the user's code
                     hear = steps.throw(error)
                 else:
                     hear = next(steps)
@@ -178,14 +181,15 @@ class Worker:
             return progress
 
     def pause(self) -> None:
-        """Let the trial go on in the next step, though it might have trained on in this one."""
+        """Make the trial continue in the next step, although it could have trained on in this one."""
         if self._trial is not None:
             self._trial.paused = True
 
     def steps(self) -> Generator[Report, None, Progress]:
-        """Do as `step` does, but yield where to train: whoever asks trains until the report says no, or throws.
+        """Train one step, but yield the report function whenever the caller must train.
 
-        Whoever asks is in the trial's folder as well.
+        The caller trains until the function returns False, and throws any exception into the generator. The caller must
+        be inside the trial's surroundings.
         """
         trial = self._trial
         if trial is None:
@@ -217,7 +221,7 @@ class Worker:
             return Progress(notices=self._told(), spoilt=str(caught), crowded=True)
         except (StoppedAtOnce, WorkerLost):
             raise
-        except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
+        except BaseException as caught:  # any error of the user's code is recorded with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
             incompatible = self._refuses_all(trial, caught)
@@ -250,33 +254,33 @@ class Worker:
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
     def _stale(self) -> str:
-        """Return what earlier trials have changed in this process for good; empty where that is nothing."""
+        """Return what earlier trials have changed permanently in this process; empty if nothing."""
         return trials.stale() or line_of_stale(self.surroundings.resisting)
 
     def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
-        """Return whether every trial of the search would be refused as this one was."""
+        """Return whether every trial of the search would be refused for the same reason."""
         of_the_search = not trial.order.whole
         return of_the_search and isinstance(error, Incompatible) and self._unread.hangs_on_the_file(error)
 
     def _full(self) -> str | None:
-        """Return why there is no room for another trial."""
+        """Return why the process has too much memory for another trial, or None."""
         used, most = memory.used(), self._memory_bytes
         if most is None or used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _inputs(self) -> Inputs:
-        """Return what the present trial may have read, in this process and in those before it."""
+        """Return what the present trial may have read, in this process and in earlier ones."""
         return inputs.of_process(self._job, inputs.declared_by(self._trainable))
 
     def _absorb(self, read_before: Inputs | None) -> None:
-        """Count what the trial had read when its checkpoint was written."""
+        """Add what the trial had read before its checkpoint was written."""
         if read_before is None:
             read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
         inputs.absorb(read_before, self._job)
 
     def _note_changed_modules(self) -> None:
-        """Say once which modules this process has imported in another version than the session began with."""
+        """Add a notice about modules imported in another version than the session began with, once for each."""
         changed = inputs.changed_modules(self._job)
         new = [name for name in changed if name not in self._changed_modules]
         self._changed_modules = changed
@@ -292,23 +296,27 @@ class Worker:
         return told
 
     def _settle(self, trial: _Trial, *, kept: bool = True) -> None:
-        """Let nothing be written any more for a trial that has ended, whatever came of it."""
+        """Stop writing for a trial that has ended, and undo its changes to the process."""
         try:
             trial.saver.finish(kept=kept)
             checkpoints.release(self._job.folder, trial.number)
-        except Exception as error:  # what a trainable's own `save` raises
+        except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
             trials.end()
         else:
-            trials.rest()  # whoever is in this process may look at what the last trial has left
+            trials.rest()  # the process's owner may inspect what the last trial has left
         self._notices += trials.lines()
         self.surroundings.reset()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train on; what does not fit does so without what others left, in smaller parts, or in a fresh process."""
+        """Train; after running out of memory, train again with less.
+
+        Tried in this order: without what earlier trials left, with a larger share of the GPU, then with smaller
+        micro-batches or in a fresh process.
+        """
         asked = trial.order.assignment
         while True:
             try:
@@ -325,17 +333,17 @@ class Worker:
                     raise _Crowded("its trial needs more of a GPU") from error
                 if parts is None and (self._taken == 1 or trial.order.moved):
                     raise
-            # What a process has taken and let go of may lie in pieces: in a fresh one the whole batch may fit.
+            # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
             trial.accumulate = parts or asked.accumulate
             self._empty(trial, epochs, f"with each batch in {parts} parts" if parts else "in a fresh process")
             if parts is None or self._make is not None:
                 raise _TooLarge("its trial does not fit")
 
     def _empty(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
-        """Let go of all that is kept, and begin the trial anew."""
+        """Drop the trainable and everything it holds, so that the trial begins again."""
         self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
-        epochs.clear()  # they are trained again, the new way
+        epochs.clear()  # they are trained again in the new way
         self._trainable, self._keeps = None, False
         gc.collect()
 
@@ -352,7 +360,7 @@ class Worker:
             except contract.NotBegun:
                 return Status.INTERRUPTED, "stopped before it began", None
             epochs += trial.again
-            if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
+            if epochs and not self._done(trial, epochs):  # the driver must decide about these before more is trained
                 return Status.RUNNING, "", None
             known = trial.order.known_data
             if known is not None and not self._done(trial, epochs) and self._loaded().facts().data == known:
@@ -384,7 +392,7 @@ class Worker:
         if trial.moves:
             self._save(trial, epochs)
             return Status.RUNNING, "", None
-        decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
+        decided = trial.done in trial.order.decision_epochs  # it may be pruned, and its checkpoints deleted
         if decided and trial.order.waits:
             self._save(trial, epochs)
         elif trial.saver.is_due([*map(self._loss, epochs)]):
@@ -394,8 +402,8 @@ class Worker:
         return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:
-        """Prepare the trial, from its newest checkpoint that is whole."""
-        inputs.declared_by(self._loaded())  # a mistake there ends the trial before it trains
+        """Prepare the trial, from its newest intact checkpoint if it has one."""
+        inputs.declared_by(self._loaded())  # an invalid one ends the trial before it trains
         trial.saver.finish(kept=False)
         trial.done, trial.again, trial.paused = 0, (), False
         kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
@@ -417,9 +425,9 @@ class Worker:
                 done = trainable.restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
-            except OtherData:  # nor would those of its epochs that are logged be of this trial
+            except OtherData:  # the logged epochs would not belong to this trial either
                 raise
-            except Exception as error:  # whatever is wrong with it, the one before is the way out
+            except Exception as error:  # whatever is wrong with it, the one before may work
                 if memory.is_short(error):
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
@@ -432,7 +440,7 @@ class Worker:
         trial.begun = True
 
     def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
-        """Take one epoch in; the answer says whether to train on within this step."""
+        """Process one epoch; return whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
         epoch = structs.replace(
@@ -459,7 +467,10 @@ class Worker:
         return go_on
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
-        """Of the GPUs that a trial has held, with others or alone, since its last epoch or since it came here."""
+        """Return the cost of the GPUs that the trial has held since its last epoch, or since it came here.
+
+        If several trials are trained together, each pays its part. Empty without a price.
+        """
         since, self._held_since = self._held_since, time.monotonic()
         if self._price is None:
             return {}
@@ -473,7 +484,7 @@ class Worker:
         return Status.COMPLETED, reason, None
 
     def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
-        """Return whether a trial has all its epochs, or needs no more."""
+        """Return whether a trial has all its epochs or has reached the target."""
         return trial.done >= trial.epochs or self._reached(trial, epochs) is not None
 
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
@@ -482,20 +493,20 @@ class Worker:
         return self._job.objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
-        """Return the first loss or objective that is not finite, as a reason."""
+        """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
         return next(filter(None, map(self._job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
-            return  # such a trial begins anew where it is resumed
+            return  # such a trial begins again when it is resumed
         loss = self._loss(epochs[-1]) if epochs else math.inf
-        # The log in an object store may lack more than this step: a checkpoint there tells all that led to it.
+        # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
         reports = tuple(epochs if self._job.store is None else trial.history)
         manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs())
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
-        """For a trial that begins, or goes on from the checkpoint of an epoch."""
+        """Return the saver of a trial that begins, or continues from the checkpoint of ``epoch``."""
         best = min(map(self._loss, reports), default=math.inf)
         job, folder = self._job, checkpoints.of_trial(self._job.folder, trial)
         sender = None
@@ -503,7 +514,7 @@ class Worker:
             store = ObjectStore(job.store)
             trim = partial(checkpoints.trim_in_store, store, trial, job.checkpoint_keep)
             sender = Sender(store, folder, trial, trim)
-        pause_s = STEP_S * job.together  # of all trials together, no more than one a second
+        pause_s = STEP_S * job.together  # all trials together save at most one checkpoint a second
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:

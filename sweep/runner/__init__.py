@@ -1,4 +1,4 @@
-"""What a session is asked to do, who watches it, how it ended, and the file for what Ray and TensorFlow print."""
+"""Options, view and outcome of a session, and the file that receives the output of Ray and TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to run, whatever the sweep."""
+    """Options for running a sweep that are not part of its file."""
 
     address: str | None = None
     max_concurrent: int | None = None
@@ -29,16 +29,16 @@ class Options:
     reuse: bool = True
     inline: bool = False
     memo: bool = True
-    retry_failed: bool = False  # in a sweep that is resumed
-    confirming: bool = False  # the search has ended: fresh seeds alone
+    retry_failed: bool = False  # when a sweep is resumed
+    confirming: bool = False  # the search has ended; only the confirmation is run
     profile: bool = False
     quiet: bool = False  # show no progress
-    verbose: bool = False  # say where the output of Ray and TensorFlow goes
-    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
-    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
+    verbose: bool = False  # print where the output of Ray and TensorFlow goes
+    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # further readers of the log
+    embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def opening(self, folder: ResultsFolder) -> list[str]:
-        """Return what a session says of itself at its beginning."""
+        """Return the lines that a session prints at its start."""
         lines = [f"output of Ray and TensorFlow: {folder.debug_log}"] if self.verbose else []
         gpus = self.simulated_gpus
         return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else lines
@@ -46,51 +46,51 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a session ended."""
+    """Result of a session."""
 
     folder: ResultsFolder
     completed: int
-    stopped: str | None  # why it ended before its trials did
+    stopped: str | None  # why it ended before all its trials
     interrupted: bool
-    fault: str | None = None  # what has to be mended before it can go on
+    fault: str | None = None  # the problem to solve before it can continue
 
 
 class View(Protocol):
-    """Who watches a session."""
+    """Observer of a session, such as the live view."""
 
     @property
     def standing(self) -> Standing:
-        """Where the sweep stands, for the thread that shows the events; asked for with Ray alone."""
+        """State of the sweep, for the thread that displays it; only used with Ray."""
 
     def replay(self, events: Iterable[Event]) -> None:
-        """See what happened before this session."""
+        """Receive the events of earlier sessions."""
 
     def on(self, event: Event) -> None:
-        """See an event."""
+        """Receive an event."""
 
     def say(self, text: str) -> None:
-        """See a line about the session itself."""
+        """Receive a line about the session itself."""
 
     def close(self) -> None:
-        """See no more."""
+        """Stop observing."""
 
 
 @contextmanager
 def redirected(path: Path) -> Iterator[TextIO]:
-    """Append file descriptor 2 to ``path`` inside the block, child processes included, and Python's standard error.
+    """Append standard error to ``path`` inside the block: file descriptor 2, also of child processes, and Python's own.
 
-    Gives the terminal's real standard error, for what the user is to see.
+    Yields the original standard error of the terminal, for output meant for the user.
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    encoding = getattr(sys.stderr, "encoding", None)  # what it lacks is written as an escape, as Python does there
+    encoding = getattr(sys.stderr, "encoding", None)  # what it cannot encode is escaped, as Python does
     terminal = os.fdopen(os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace")
     with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
         os.dup2(log.fileno(), 2)
         try:
             yield terminal
         finally:
-            with suppress(OSError):  # the disk is full: the words are lost, the sweep is not
+            with suppress(OSError):  # the disk is full: this output is lost, the sweep is not
                 sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
@@ -99,16 +99,19 @@ def redirected(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let nobody hear what Ray and TensorFlow print inside the block."""
+    """Discard what Ray and TensorFlow print inside the block."""
     with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
         yield
 
 
 def _to_file_descriptor_2() -> TextIO:
-    """Python's standard error, or, where that goes elsewhere, as a notebook's does, one that does not."""
+    """Return a stream that writes to file descriptor 2: Python's standard error if it does, else a new one.
+
+    In a notebook, Python's standard error writes elsewhere.
+    """
     try:
         if sys.stderr.fileno() == 2:
             return sys.stderr
-    except (OSError, ValueError, AttributeError):  # it has none
+    except (OSError, ValueError, AttributeError):  # it has no file descriptor
         pass
     return io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="replace", write_through=True)

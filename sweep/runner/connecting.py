@@ -1,6 +1,6 @@
-"""What trains the trials of a session: this process, or workers on a Ray that it starts or joins.
+"""The backends that train a session's trials: this process, or workers on a Ray cluster that it starts or joins.
 
-Without Ray, one trial after the other trains in this process, for tests and for debuggers.
+Without Ray, trials are trained one after the other in this process, for tests and debuggers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sweep.spec.blocks import Resources
 def backend(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """Yield this process, or workers on Ray; ``leave`` is called from another thread where a local Ray dies."""
+    """Yield the backend; ``leave`` is called from another thread if a local Ray dies."""
     say, notice = view.say, _once(view.say)
     if options.inline:
         with backends.messages_sent(job):
@@ -40,7 +40,7 @@ def backend(
     from sweep.backends.ray_tune import cluster, dashboard, local_ray
 
     def imports() -> None:
-        import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
+        import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
     devices = planning.devices(spec, options.simulated_gpus)
     bounds = (spec.resources.max_concurrent, options.max_concurrent)
@@ -71,9 +71,10 @@ def backend(
 
 
 def room(address: str, devices: Devices, asked: Resources) -> int:
-    """Return how many trials of a sweep run at once on the cluster at an address.
+    """Return how many trials of a sweep the cluster at ``address`` runs at once.
 
-    Raises InputError where none fits or nobody answers.
+    Raises:
+        InputError: if no trial fits or the cluster does not answer.
     """
     from sweep.backends.ray_tune import cluster
 
@@ -84,7 +85,7 @@ def room(address: str, devices: Devices, asked: Resources) -> int:
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Say no line twice: several workers may find the same."""
+    """Return a function like ``say`` that skips lines already said, because several workers may send the same one."""
     said: set[str] = set()
 
     def notice(text: str) -> None:
@@ -96,7 +97,7 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def sweep_status(standing: Standing) -> SweepStatus:
-    """Return what Ray's dashboard and metrics show of a sweep that stands like this."""
+    """Return the figures that Ray's dashboard and metrics show of a sweep."""
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)
@@ -116,12 +117,12 @@ def sweep_status(standing: Standing) -> SweepStatus:
 
 
 QUIET = ("tensorflow", "absl")
-"""The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""
+"""Loggers of libraries that log their internals to the terminal."""
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep from the terminal what Ray's workers write into files; errors are told."""
+    """Hide log records below errors from the terminal, as Ray's workers do by writing them into files."""
 
     def tell(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR
@@ -138,14 +139,14 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inline:
-    """One worker in this process."""
+    """A backend that trains trials in this process, one after the other."""
 
     job: Job
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver gives out."""
+        """Train all trials that the driver hands out."""
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
         with _quiet():
@@ -156,11 +157,11 @@ class Inline:
                 group.close()
 
     def at_once(self, gpus: float) -> int:
-        """Return one: this process trains one trial, or one group of them, after the other."""
+        """Return 1: this process trains one trial, or one group of trials, at a time."""
         return 1
 
     def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
-        """Train trials to their ends; how many to train at once from now on."""
+        """Train trials to their ends; return how many to train together from now on."""
         group.take(given)
         trials = [order.assignment.trial for order in given]
         for trial in trials:
@@ -178,7 +179,7 @@ class Inline:
                     driver.lose(trial, "replaced")
                 if goes_on and not progress.over:
                     trials.append(trial)
-            for trial in driver.tick():  # it took too long; while it trains, nobody can end it here
+            for trial in driver.tick():  # it took too long; its training could not be interrupted in this process
                 driver.lose(trial, "ended")
                 trials = [other for other in trials if other != trial]
             group.keep(trials)

@@ -1,7 +1,7 @@
-"""The state machine of a sweep: what to train next, what to make of what was trained.
+"""The state machine of a sweep: chooses what to train next and handles what was trained.
 
-Every event is in the log before anything acts on it, so that a replay of the log puts searcher, scheduler
-and coordinator back to where they were. It knows no Ray, no TensorFlow and no terminal.
+Every event is logged before anything acts on it, so replaying the log restores the searcher, the scheduler and the
+coordinator. This module does not depend on Ray, TensorFlow or a terminal.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
 INTERRUPTED, UNWANTED = "interrupted", "stopped on request"
-MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
+MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What a coordinator calls of the session around it; by default, nothing."""
+    """Callbacks by which a coordinator reaches its session; by default, they do nothing."""
 
-    listen: Callable[[Change], None] = lambda change: None  # to each change, once it is logged
-    stop: Callable[[], None] = lambda: None  # no more trials start, and the running ones are to end
-    look: Callable[[Coordinator], None] = lambda coordinator: None  # often: may ask it to stop
-    tick: Callable[[Coordinator], None] = lambda coordinator: None  # now and then: may ask it to stop
-    say: Callable[[str], None] = lambda text: None  # a line for the user
-    share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # running trials and their new shares of a GPU
-    at_once: Callable[[float], int] = lambda gpus: parts(1.0, gpus)  # trials that fit, of so many GPUs each
+    listen: Callable[[Change], None] = lambda change: None  # called with each change after it is logged
+    stop: Callable[[], None] = lambda: None  # called when no more trials start and the running ones must end
+    look: Callable[[Coordinator], None] = lambda coordinator: None  # called often; may stop the sweep
+    tick: Callable[[Coordinator], None] = lambda coordinator: None  # called from time to time; may stop the sweep
+    say: Callable[[str], None] = lambda text: None  # print a line for the user
+    share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # new GPU shares of running trials
+    at_once: Callable[[float], int] = lambda gpus: parts(1.0, gpus)  # trials that fit at once with so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # see `Order`
-    kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # the checkpoint of a trial's epoch, for `Facts`
-    inherit: Callable[[TrialStarted], str] = lambda started: ""  # a copy its parent's checkpoint; why not
-    memo: Memo | None = None  # what earlier sweeps have trained
+    kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
+    inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
+    memo: Memo | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
 
 
 class Coordinator:
-    """Drives one sweep for a backend, which calls the methods of `Driver` and obeys their answers."""
+    """Drives one sweep. A backend calls its methods, those of `Driver`, and does what they return."""
 
     def __init__(
         self,
@@ -78,57 +78,60 @@ class Coordinator:
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
-        self._out: set[int] = set()  # trials that a worker has, or should have
-        self._doomed: list[int] = []  # ended trials of which workers are to be killed
-        self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
-        self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
-        self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
+        self._out: set[int] = set()  # trials that a worker is training or about to train
+        self._doomed: list[int] = []  # ended trials whose workers must be killed
+        self._dying: set[int] = set()  # doomed trials to retry once their workers are gone
+        self._again: deque[int] = deque()  # interrupted trials to resume
+        self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
         self._parent = searcher.parent if isinstance(searcher, Population) else lambda place: None
         self._pauses = Pauses(searcher, scheduler, self._open)
         self._resumed = False
-        self._is_open = False  # all of the log has been replayed
-        self._all_started = False  # the searcher has no more, or the cap is reached
-        self._confirming = False  # the search has ended, and nothing that ends it counts any more
+        self._is_open = False  # the whole log has been replayed
+        self._all_started = False  # the searcher has no more trials, or the cap is reached
+        self._confirming = False  # the search has ended; its limits no longer apply
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
-        self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
+        self.fault: str | None = None  # why the sweep cannot continue now, through no fault of its own
 
     @property
     def exhausted(self) -> bool:
-        return self._upcoming.exhausted  # whether the searcher had no more trials, before any cap
+        return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
     def confirmed(self) -> str:
-        """How the fresh seeds of finalists came to an end; empty where they did not."""
+        """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
         return self._auxiliary.race().over if self._confirming else ""
 
     @property
     def room(self) -> int | None:
-        """How many trials run at once by their shares of GPUs; None where these are fixed."""
+        """Number of trials that run at once with automatic GPU shares; None if the shares are fixed."""
         return self._sharing.room if self._sharing.auto else None
 
     @property
     def left(self) -> int | None:
-        """How many trials may still be given out; None where nobody knows."""
+        """Number of trials that may still be started or resumed; None if unknown."""
         total = self._spec.all_trials
         return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
 
     @property
     def running(self) -> int:
-        """Trials that a worker has, or should have."""
+        """Number of trials whose worker exists or is being started."""
         return len(self._out) + len(self._dying)
 
     def recall(self, event: Event) -> Change:
-        """Learn what happened in an earlier session, before this one starts, and return what it means."""
+        """Replay an event of an earlier session, before this one starts; return the change it makes."""
         self._resumed = True
         return self._learn(event)
 
     def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False, confirming: bool = False) -> int:
-        """Start a session, after `recall` of the log so far or with it; the number of trials tried again.
+        """Start a session, after replaying ``events``, and return the number of failed trials that will be retried.
 
-        One that is ``confirming`` leaves the search as it is.
+        Arguments:
+            events: earlier events that `recall` has not been called with.
+            retry_failed: whether to retry all trials that failed.
+            confirming: whether to run only the confirmation and leave the search as it is.
         """
         self._confirming = confirming
         for event in events:
@@ -146,7 +149,10 @@ class Coordinator:
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
-        """Return the next trial for a free worker; None when there is none left to start."""
+        """Return the next trial for a free worker; None if there is none to start now.
+
+        Trials for which an earlier sweep has the whole result are answered from it and skipped.
+        """
         while not self._is_stopping():
             self._drop()
             trial = self._chosen(worker)
@@ -168,7 +174,7 @@ class Coordinator:
         return None
 
     def _chosen(self, worker: str) -> OpenTrial | None:
-        """Return the next trial to be trained: one that is gone on with, a new one, or the last that pauses."""
+        """Return the next trial to train: one to resume, a new one, or else a paused one although its rule holds it."""
         ready = self._pauses.ready(self._again)
         if ready is None:
             started = self._start(worker)
@@ -182,14 +188,14 @@ class Coordinator:
         return self._open[ready]
 
     def _drop(self, *, rest: bool = False) -> bool:
-        """End those that pause for good, as far as no worker has them; whether there are any."""
+        """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
         ends = [end for end in self._pauses.dropped(rest=rest) if end.trial not in self._out]
         for end in ends:
             self._dismiss(self._open[end.trial], end)
         return bool(ends)
 
     def _leave(self, trial: OpenTrial, facts: Facts) -> bool:
-        """Leave a trial that pauses where it has come to; whether it does and that is logged."""
+        """Pause a trial if its rule holds it. Return whether it was paused and that was logged."""
         end = self._pauses.end(trial, facts)
         if end is None or not self._emit([end]):
             return False
@@ -197,7 +203,10 @@ class Coordinator:
         return True
 
     def _inherits(self, trial: OpenTrial) -> bool:
-        """Give a copy the checkpoint of its parent, which has all epochs up to it; whether it can be trained."""
+        """Copy the parent's checkpoint for a copied trial; return whether the trial can be trained.
+
+        If there is no such checkpoint, the trial ends as failed. Trials without a parent need nothing.
+        """
         started = trial.started
         if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
             return True
@@ -207,12 +216,12 @@ class Coordinator:
         return not why
 
     def begun(self, trial: int) -> None:
-        """Hear that a worker begins a trial: from now on its time counts."""
+        """Note that a worker has begun a trial; its timeouts count from now."""
         if trial in self._out:
             self._watch.begin(trial)
 
     def tick(self) -> list[int]:
-        """Look at the clock; the trials that have ended so that their workers must be killed."""
+        """Check timeouts and limits; return the ended trials whose workers must be killed."""
         self._hooks.look(self)
         if self._watch.is_due():
             self._hooks.tick(self)
@@ -224,10 +233,10 @@ class Coordinator:
         return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Take in what a step brought; whether the trial goes on."""
+        """Process one step of a worker; return whether the trial continues there."""
         self._hooks.look(self)
         there = self._open.get(trial)
-        if there is None or trial not in self._out:  # a worker that was given up for lost came back
+        if there is None or trial not in self._out:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
@@ -262,13 +271,14 @@ class Coordinator:
         return trial in self._out
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
-        """Hear that a trial's worker is gone; return whether another one takes the trial over, as it does a few times.
+        """Handle a lost worker. Return True if the trial will be retried elsewhere; retries are limited.
 
-        A lost node is rarely the trial's fault, and does not count as one of these; one that is taken away never is.
+        Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
+        trial's fault, and nodes that are taken away do not count at all.
         """
         if trial in self._dying:
             self._dying.discard(trial)
-            if trial in self._open:  # somebody may have asked that it be stopped
+            if trial in self._open:  # it may have been stopped on request since
                 self._again.append(trial)
             return False
         there = self._open.get(trial)
@@ -298,7 +308,7 @@ class Coordinator:
         return True
 
     def stop(self, reason: str) -> None:
-        """Start no more trials, and let the running ones end after their present epoch."""
+        """Start no more trials and end the running ones after their present epoch."""
         if not self.stopping:
             self.stopping = reason
             self._hooks.stop()
@@ -313,9 +323,13 @@ class Coordinator:
             self._dismiss(there, there.dismissed(UNWANTED))
 
     def close(self) -> bool:
-        """End the session: what has not ended is interrupted. Return whether it came to its end, or to a limit."""
+        """End the session and interrupt unfinished trials.
+
+        Return whether the sweep finished or stopped at one of its limits; False if it was stopped by the user or the
+        backend gave up.
+        """
         asked = self.stopping in (INTERRUPTED, UNWANTED)
-        late = asked and self._auxiliary.complete()  # nothing was left to stop
+        late = asked and self._auxiliary.complete()  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         there = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not there and self._all_started)
@@ -325,7 +339,7 @@ class Coordinator:
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
-        """End the session as a kill would: what is known of the trials may not be what is in the log."""
+        """End the session without ending its trials, as if it was killed: their state may differ from the log."""
         with suppress(StoreError):
             reason = f"crashed: {in_short(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
@@ -335,7 +349,7 @@ class Coordinator:
         return self.stopping is not None
 
     def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """End a trial without waiting for its worker, if one has it."""
+        """End a trial without waiting for its worker, which is killed if it has one."""
         number = trial.started.trial
         end = self._terms.spared(end, trial.state.retries)
         if number in self._out:
@@ -345,11 +359,14 @@ class Coordinator:
             self._again.remove(number)
         if self._emit([end]) and end.again:
             self._wait(number, spoilt=True)
-        self._out.discard(number)  # also where the log could not be written
+        self._out.discard(number)  # even if the log could not be written
         self._watch.end(number)
 
     def _start(self, worker: str) -> OpenTrial | None:
-        """Log a new trial; None when there is none to start."""
+        """Choose a new trial and log its start; None if there is none to start now.
+
+        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
+        """
         started = self._auxiliary.baseline()
         if started is None and not self._confirming and (chosen := self._upcoming.choose(worker)) is not None:
             started = self._auxiliary.searched(*chosen, self._parent(chosen[0]))
@@ -364,7 +381,11 @@ class Coordinator:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
 
     def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
-        """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
+        """Use an earlier sweep's epochs as this trial's results, up to where the scheduler prunes or pauses it.
+
+        Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
+        logged.
+        """
         kept = self._hooks.memo.hand_over(answer, trial.started.trial) if self._hooks.memo else None
         if not (kept or answer.whole):
             return False
@@ -381,7 +402,10 @@ class Coordinator:
         return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
-        """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
+        """Log epochs up to where the trial stops or pauses, and ``end`` if it gets there; return whether that worked.
+
+        Epochs are logged up to one decision epoch at a time, since the decision may discard the later ones.
+        """
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
@@ -395,7 +419,7 @@ class Coordinator:
         return self._emit([*part, end] if end else part)
 
     def _emit(self, events: Sequence[Event]) -> bool:
-        """Log, then act; whether it is logged. Nothing is acted upon that is not."""
+        """Log events, then act on them; return whether they were logged. If not, nothing is acted on."""
         if not events:
             return True
         events = self._watch.stamp(self._judged(events))
@@ -410,7 +434,7 @@ class Coordinator:
         return True
 
     def _judged(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return events with the ends of trials as the constraints over their last metrics have them."""
+        """Return the events, with completed trials marked infeasible if their last metrics violate a constraint."""
         if not self._spec.constraints:
             return events
         last = {number: trial.state.last for number, trial in self._open.items()}
@@ -430,11 +454,11 @@ class Coordinator:
         self.stop(fault)
 
     def _learn(self, event: Event) -> Change:
-        """Change all state by one event, whether it is new or replayed, and return what it means."""
+        """Update all state with one event, new or replayed; return the resulting change."""
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
         verdict, heard = None, searched(change)
-        if heard and (isinstance(change, Session) or not change.trial.reopened):  # else they have had its end
+        if heard and (isinstance(change, Session) or not change.trial.reopened):  # reopened: they have seen it end
             self._searcher.observe(heard)
             verdict = self._scheduler.observe(heard)
         if heard:
@@ -461,7 +485,7 @@ class Coordinator:
                 self._open[state.number].interrupted = True
                 self._pauses.note(self._open[state.number], paused=end.waits)
                 self._watch.end(state.number)
-            case Reopened(state):  # no scheduler decides about it any more
+            case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_epochs(state.params)
                 self._open[state.number] = OpenTrial(state, epochs, (), interrupted=True)
             case Ended(state):
@@ -475,23 +499,23 @@ class Coordinator:
         return change
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
-        """Return whether the sweep may go on: its first trial did not fail for what every other would fail for."""
+        """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
         if end and end.incompatible and not epochs and not any(one.reported for one in self._ledger.trials.values()):
             self.error = TrainableError(end.reason)
             self.stop(end.reason)
         return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
-        """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""
+        """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""
         if spoilt:
             self._dying.add(trial)
         else:
             self._again.append(trial)
 
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end that a killed driver could not write any more, with what is known of the trial.
+        """Return the end that the driver was killed before logging, or None if there is none.
 
-        Or that it pauses, where the sweep was stopped just then: those who learn from it hear of no other interruption.
+        A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
         end, state = trial.overdue(), trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))

@@ -1,7 +1,7 @@
-"""How many trials share a GPU: fixed by the file, or with `gpus: auto` decided by what trials before measured.
+"""Decides how many trials share a GPU: fixed by the sweep file or, with `gpus: auto`, decided from measurements.
 
-All that is learnt comes out of events, so that a resumed sweep learns it again from its log. The decision is a pure
-function of what was measured; `Job.share_file` tells a running trial of another share.
+All measurements come from events, so a resumed sweep repeats them from its log. The decision is a pure function of the
+measurements; a running trial learns of a new share from `Job.share_file`.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from sweep.runner.trials import fits
 from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
 TRIALS = (1, 2, 4, 8)
-"""Trials a GPU, in the order in which they are tried."""
+"""Numbers of trials per GPU, in the order in which they are tried."""
 GAIN = 1.05
-"""More trials a GPU must bring so much more of examples a second, all together: else they only wait for one another."""
+"""Minimum ratio of total throughput for preferring more trials per GPU; below it they only wait for one another."""
 MEASURED_S = 2.0
-"""Of training of each of the trials at once, before a level counts as measured: an epoch may be very short."""
+"""Minimum training seconds per trial before a number of trials counts as measured, as epochs may be very short."""
 HEADROOM = 1.1
-"""Of a measured peak: blocks of another size leave gaps between them."""
+"""Factor on a measured memory peak, for gaps left between blocks of other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What is known of so many ``trials`` a GPU."""
+    """Measurements with ``trials`` trials per GPU."""
 
     trials: int
-    at_once: int  # trials that run then, on all GPUs
-    speeds: Mapping[str, float]  # examples a second of one of them, by structure; none: not measured
+    at_once: int  # trials that then run on all GPUs together
+    speeds: Mapping[str, float]  # examples per second of one trial, by structure; empty: not measured
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do next."""
+    """The number of trials per GPU to use next."""
 
-    trials: int  # a GPU
-    settled: bool  # nothing is left to be measured
-    compared: tuple[Level, Level] | None = None  # the last two that were: the better one is taken
+    trials: int  # per GPU
+    settled: bool  # nothing is left to measure
+    compared: tuple[Level, Level] | None = None  # the last two levels measured; the better one is used
 
     @property
     def gain(self) -> float | None:
-        """How much more the second of them computes than the first, all its trials together."""
+        """Ratio of the total throughputs of the compared levels, the second to the first; None if there are none."""
         return None if self.compared is None else gain(*self.compared)
 
 
 def decide(levels: Sequence[Level]) -> Decision:
-    """Which of the levels comes next: the first that is not measured, or the last before one that gained too little.
+    """Choose the next number of trials per GPU: the first unmeasured one, or the last before the gain became too small.
 
-    ``levels`` are those that there is memory for, the fewest trials first; never none.
+    ``levels`` are those that fit into memory, the fewest trials first; at least one.
     """
     if not levels[0].speeds:
         return Decision(levels[0].trials, len(levels) == 1)
@@ -70,7 +70,7 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """Return how many times as much is computed, trials of the same structure compared where both levels had such."""
+    """Return the ratio of total throughput of two levels, from trials of equal structures if they have any."""
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
         speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
@@ -80,13 +80,19 @@ def gain(before: Level, after: Level) -> float:
 
 
 def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """Return the most trials a GPU that each have such a peak; ``shares_bytes`` is what one of so many may have."""
+    """Return the largest number of trials per GPU at which each has room for its memory peak.
+
+    ``shares_bytes`` maps numbers of trials to the bytes for each. If even the fewest do not fit, return that number.
+    """
     fits = [trials for trials, share in shares_bytes.items() if peak_bytes * HEADROOM <= share]
     return max(fits, default=min(shares_bytes))
 
 
 def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
-    """Trials a GPU worth trying, up to ``most``: where more run at once than with fewer, for CPUs bound them too."""
+    """Return the numbers of trials per GPU worth trying, up to ``most``.
+
+    A number is left out if no more trials run than with fewer, since CPUs limit them too.
+    """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
         if not found or (trials <= most and count > at_once[found[-1]]):
@@ -96,7 +102,7 @@ def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch that was trained on a share of a GPU, or several short ones."""
+    """One or several merged epochs that a trial trained on a share of a GPU."""
 
     trial: int
     structure: str
@@ -107,7 +113,7 @@ class Epoch:
 
 
 def joined(before: Epoch | None, after: Epoch) -> Epoch:
-    """Two epochs of a trial that followed one another, as one; the second where they are not alike."""
+    """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
     first, second = before.ended - before.begun, after.ended - after.begun
@@ -116,13 +122,13 @@ def joined(before: Epoch | None, after: Epoch) -> Epoch:
 
 
 def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, float]:
-    """Return the speed of one of so many trials a GPU, by structure, from epochs in which the GPUs were full.
+    """Return the examples per second of one trial by structure, with ``trials`` trials per GPU and all GPUs in use.
 
-    Empty until as many epochs are known as trials run at once, and some seconds of each. Epochs that warm up are not to
-    be among them.
+    Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
+    out by the caller.
     """
     own = [epoch for epoch in epochs if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0]
-    full = 0.9 * at_once / trials  # GPUs in use; steps between epochs are not seen
+    full = 0.9 * at_once / trials  # GPUs in use; gaps between epochs are not recorded
     counted = [epoch for epoch in own if _busy(epoch, epochs) >= full]
     seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
@@ -138,7 +144,7 @@ def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, floa
 
 
 def _busy(epoch: Epoch, all_of_them: Sequence[Epoch]) -> float:
-    """GPUs that were in use during an epoch, on average."""
+    """Return the average number of GPUs in use during an epoch."""
     length = epoch.ended - epoch.begun
     if length <= 0:
         return 0.0
@@ -150,40 +156,41 @@ def _busy(epoch: Epoch, all_of_them: Sequence[Epoch]) -> float:
     return epoch.gpus + math.fsum(together) / length
 
 
-REMEMBERED = 128  # epochs that speeds are measured by
-LEAST_S = 0.25  # shorter ones are taken together
+REMEMBERED = 128  # epochs that speeds are computed from
+LEAST_S = 0.25  # shorter epochs are merged
 
 
 @dataclass(slots=True)
 class _Trial:
-    """What is known of one trial."""
+    """Measurements of one trial."""
 
     params: Params
     structure: str = ""
     peak_bytes: float = 0.0
-    begun: Epoch | None = None  # of short epochs, those that are not long enough yet
+    begun: Epoch | None = None  # merged short epochs that are still too short
     seen: set[float] = field(default_factory=set)  # shares on which it has trained an epoch
-    least: float = 0.0  # the share that it needs at least, for it ran out of memory with less
+    least: float = 0.0  # smallest share, after it ran out of memory with less
 
 
 class Sharing:
-    """Gives each trial its devices."""
+    """Assigns devices to each trial."""
 
     def __init__(
         self, devices: Devices, at_once: Callable[[float], int], *, auto: bool, total: int | None = None
     ) -> None:
-        """``devices``: of every trial, or with ``auto`` of one that has a GPU for itself.
+        """Initialize the devices of every trial or, with ``auto``, of a trial alone on its GPU.
 
-        ``at_once`` says how many trials of so many GPUs each fit, ``total`` how many the sweep has, where known.
+        ``at_once`` returns how many trials of so many GPUs each fit. ``total`` is the number of trials of the sweep,
+        None if unknown.
         """
         self._devices, self._auto = devices, auto
         self._left = total
         self._trials: dict[int, _Trial] = {}
-        self._out: dict[int, float] = {}  # trials that workers have, and the shares given
-        self._peaks: dict[str, float] = {}  # by structure, of ended trials the least: others keep programs of more
-        self._memory_bytes: float | None = None  # of a GPU
+        self._out: dict[int, float] = {}  # trials that workers have, and their shares
+        self._peaks: dict[str, float] = {}  # smallest of ended trials, by structure: others hold larger programs too
+        self._memory_bytes: float | None = None  # of one GPU
         self._epochs: deque[Epoch] = deque(maxlen=REMEMBERED)
-        self._speeds: dict[int, Mapping[str, float]] = {}  # by trials a GPU
+        self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
         self._decision = Decision(1, False)
         self._told: Mapping[int, float] = {}
         self._at_once = at_once
@@ -191,30 +198,30 @@ class Sharing:
         self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
 
     def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
-        """From now on report decisions, and the new shares of running trials: the log has been replayed."""
+        """Start announcing decisions and new shares of running trials, after the log has been replayed."""
         self._say, self._share_anew = say, share
 
     @property
     def auto(self) -> bool:
-        """Whether shares change."""
+        """True if shares may change."""
         return self._auto
 
     @property
     def room(self) -> int:
-        """How many trials run at once, now."""
+        """Number of trials that can run at once at present."""
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return what a trial is to have that a worker is about to get."""
+        """Return the devices for a trial that is about to be handed to a worker."""
         if not self._auto:
             return self._devices
         share = self._out[trial] = self._share(self._trials.setdefault(trial, _Trial(params)))
-        if trial in self._told:  # it is as it was told to be, or it cannot be
+        if trial in self._told:  # its new share is in effect, or impossible
             self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
-        """Learn from an event, a new one or one of the log."""
+        """Learn from a change, new or replayed."""
         match change:
             case _ if not self._auto:
                 pass
@@ -236,7 +243,7 @@ class Sharing:
         self._left = None if self._left is None else self._left + more
 
     def hear(self, trial: int, progress: Progress) -> None:
-        """Hear of a step what no event says; before its events."""
+        """Learn from a worker's step what no event contains; called before its events."""
         if not self._auto:
             return
         self._learn_structure(trial, progress.facts)
@@ -278,7 +285,7 @@ class Sharing:
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
 
     def _known_peaks(self) -> dict[str, float]:
-        """By structure, of ended and of open trials."""
+        """Return the memory peaks of ended and open trials by structure, the smallest of each."""
         found = dict(self._peaks)
         for trial in self._trials.values():
             if trial.peak_bytes:
@@ -286,12 +293,12 @@ class Sharing:
         return found
 
     def _decide(self) -> None:
-        """Measure the present level, and go on to another one if that is known now."""
+        """Measure the present level if possible, and switch to another one if that follows."""
         before, now, peaks = self._decision, self._decision.trials, self._known_peaks()
         if before.settled or self._memory_bytes is None or not peaks:
             return
         at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
-        enough = math.inf if self._left is None else self._left  # a level that is never full is never measured
+        enough = math.inf if self._left is None else self._left  # a level that is never full cannot be measured
         tried = {trials: count for trials, count in at_once.items() if trials <= now or count <= enough}
         if now not in self._speeds and (found := speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
@@ -312,19 +319,19 @@ class Sharing:
         self._share_anew(wanted)
 
     def _moved(self) -> Iterator[tuple[int, float]]:
-        """Running trials that are to have other shares than they have."""
+        """Yield the running trials whose share must change, with their new shares."""
         for number, share in self._out.items():
             if (wanted := self._share(self._trials[number])) != share:
                 yield number, wanted
 
     def _share(self, trial: _Trial) -> float:
-        """As the level says, or more where its structure needs that."""
+        """Return a trial's share: as decided, or larger if its structure or an out-of-memory error requires it."""
         peak = self._peak(trial)
         fit = self._decision.trials if peak is None else fitting(peak, self._shares())
         return max(1 / min(self._decision.trials, fit), trial.least)
 
     def _peak(self, trial: _Trial) -> float | None:
-        """Of its structure; of one that is not known yet, the highest there is."""
+        """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
         known = self._known_peaks()
         own = [known[name] for name in known if name == trial.structure or (name and fits(trial.params, name))]
         return max(own or known.values(), default=None)

@@ -1,9 +1,9 @@
-"""When a sweep has had enough, and when a trial has taken too long.
+"""Decides when a sweep must stop and when a trial has taken too long.
 
-`Limits` (budgets, target, plateau, failures) follow from the events, so that a resumed sweep counts on. `Timeouts` go
-by the driver's own clock, whatever the clocks of nodes say. A trial that hangs reports nothing, so that it is found by
-the time since its last sign of life. Where the file gives no bound, one follows from the epochs that were measured so
-far; before the first of them, nothing is known.
+`Limits` (budgets, target, plateau, failures) follow from the events, so a resumed sweep continues counting. `Timeouts`
+use the driver's own clock and ignore the clocks of nodes. A trial that hangs reports nothing, so it is detected by the
+time since its last sign of life. If the sweep file sets no bound, the epochs measured so far determine one; before the
+first epoch there is none.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 from sweep.store.ledger import Change, Ended, Reported, Session, TrialState
 
-ALIKE = 2  # trials that fail for the same reason, which no parameter can change, and end the sweep
+ALIKE = 2  # trials that fail in the same way, regardless of their parameters, before the sweep ends
 
 
 class Limits:
-    """Watches the events for the reasons to end a sweep cleanly."""
+    """Watches events for reasons to stop the sweep."""
 
     def __init__(self, spec: Spec) -> None:
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
         caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
-        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start, of all sessions
+        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
         self._highest_price = 0.0 if spec.resources.price is None else prices.bounds(spec.resources.price)[1]
         self._bounds = analysis.Limits.of(spec)
-        self._earlier_s = 0.0  # driving time of the sessions before
-        self._session_s = 0.0  # and of this one
+        self._earlier_s = 0.0  # driving time of earlier sessions
+        self._session_s = 0.0  # driving time of this session
         self._is_timed = False  # the log has the driver's own clock for this session
         self._last_time: float | None = None
         self._gpu_s = 0.0
-        self._under_way_s = 0.0  # training that no epoch has come of yet
+        self._under_way_s = 0.0  # training time of running trials since their last report
         self._epochs = 0
         self._cost = 0.0
         self._since_better = 0
-        self._failures: list[Params] = []  # configurations that failed one after the other
+        self._failures: list[Params] = []  # configurations that failed in a row
         self._last_failure = ""
-        self._alike = 0  # failures one after the other that no parameter had a part in, all for the last reason
+        self._alike = 0  # failures in a row, regardless of parameters and for the last reason
         self._best_loss: float | None = None
-        self._hit: tuple[float, str] | None = None  # the best loss that reached the target, and what to say of it
+        self._hit: tuple[float, str] | None = None  # best loss that reached the target, and the message
 
     @property
     def reached(self) -> str | None:
-        """The limit that is reached, as a reason to stop."""
+        """The limit that is reached, as a reason to stop; None if there is none."""
         return (self._hit and self._hit[1]) or self._spent() or self._plateau() or self._at_fault()
 
     def drive(self, session_s: float, under_way_s: float) -> None:
-        """Look at the driver's clock: this session's time, and what running trials have trained since they reported."""
+        """Set this session's driving time, and the time that running trials have trained since their last reports."""
         self._is_timed, self._session_s, self._under_way_s = True, session_s, under_way_s
 
     def observe(self, change: Change) -> None:
-        """Count an event in."""
+        """Update the counts with a change."""
         match change:
             case Session(SessionStarted(time=now)):
                 self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
                 self._is_timed, self._last_time = False, now
-                self._failures.clear()  # the code may have been mended
+                self._failures.clear()  # the code may have been corrected
                 self._alike = 0
                 return
             case Reported(_, report):
@@ -88,7 +88,7 @@ class Limits:
         self._clock(change.event)
 
     def _hear(self, event: EpochReported) -> None:
-        if not event.memo:  # else it was trained in another sweep, on its account
+        if not event.memo:  # otherwise another sweep has trained it and counted it
             self._epochs += 1
             self._cost += event.measures.get(COST, 0.0)
             self._gpu_s += self._bounds.gpu_s(event)
@@ -107,7 +107,7 @@ class Limits:
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
         if event.waits or event.status not in JUDGED:
-            return  # those that wait until the search is over end with it
+            return  # trials that wait until the search is over end with it
         completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
             self._best_loss = loss
@@ -120,7 +120,7 @@ class Limits:
             return
         if event.driven_s is not None:
             self._is_timed, self._session_s = True, event.driven_s
-        elif not self._is_timed:  # the log of an earlier release: by the clocks of the nodes
+        elif not self._is_timed:  # the log of an earlier release: use the clocks of the nodes
             last, now = self._last_time or event.time, event.time
             self._session_s += max(now - last, 0.0)
             self._last_time = max(now, last)
@@ -157,32 +157,32 @@ class Limits:
         return None
 
 
-LOOK_S = 0.2  # between two looks at the clock
-_TIMES = 10  # as long as the longest wait for an epoch before
-_AFTER_S = 600.0  # and so much more: a checkpoint, a validation, a neighbour
-_FIRST_AFTER_S = 3600.0  # a trial's first epoch comes after its data and its compilation
-_ABSENT_S = 30.0  # a driver that did not look for so long was stopped itself, or busy
+LOOK_S = 0.2  # between checks of the clock
+_TIMES = 10  # times the longest epoch of the trial so far
+_AFTER_S = 600.0  # plus this: for a checkpoint, a validation, other load
+_FIRST_AFTER_S = 3600.0  # a first epoch includes loading data and compiling
+_ABSENT_S = 30.0  # if the driver did not look for longer, it was itself stopped or busy
 
 
 @dataclass(slots=True)
 class _Running:
-    """A trial that a worker has begun."""
+    """Timing of a trial that a worker has begun."""
 
-    since: float  # the last sign of life
-    spent_s: float  # until then
-    longest_s: float | None = None  # that it took for an epoch
+    since: float  # time of the last sign of life
+    spent_s: float  # training time until then
+    longest_s: float | None = None  # longest time for an epoch
     together: float = 1.0  # trials that its worker trains at once
 
 
 class Timeouts:
-    """Times a session and the trials that run in it."""
+    """Measures the time of a session and its running trials."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._hours, self._minutes = resources.trial_hours, resources.epoch_minutes
         self._began = self._looked = clock()
         self._running: dict[int, _Running] = {}
-        self._spent_s: dict[int, float] = {}  # by trials that were begun before and have not ended
+        self._spent_s: dict[int, float] = {}  # by trials that began earlier and have not ended
         self._longest_first_s: float | None = None
 
     @property
@@ -192,12 +192,15 @@ class Timeouts:
 
     @property
     def under_way_s(self) -> float:
-        """Seconds that workers have trained since their trials reported last, all together."""
+        """Seconds that workers have trained since their trials' last reports, in total."""
         now = self._clock()
         return sum((now - trial.since) / trial.together for trial in self._running.values())
 
     def is_due(self) -> bool:
-        """Return whether it is time for a look; one that comes late is not the trials' fault."""
+        """Return whether the clock is due to be checked.
+
+        If the driver was absent for long, that time does not count as the trials'.
+        """
         late = self._clock() - self._looked
         if late < LOOK_S:
             return False
@@ -208,7 +211,7 @@ class Timeouts:
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return events for the log with this session's time, by which durations and a resumed budget are counted."""
+        """Return the events with this session's driving time, from which durations and budgets are computed."""
         now_s = round(self.session_s, 3)
         return [
             event if isinstance(event, SessionStarted | ModelTested) else structs.replace(event, driven_s=now_s)
@@ -216,15 +219,18 @@ class Timeouts:
         ]
 
     def recall(self, number: int, time_s: float) -> None:
-        """An epoch of an earlier session took so long."""
+        """Add the time of an epoch from an earlier session."""
         self._spent_s[number] = self._spent_s.get(number, 0.0) + time_s
 
     def begin(self, number: int) -> None:
-        """A worker begins a trial."""
+        """Start timing a trial."""
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
     def hear(self, number: int, epochs: int, together: float = 1.0) -> None:
-        """A trial gives a sign of life, with so many epochs, one of so many that are trained ``together``."""
+        """Record a sign of life of a trial with the number of new epochs.
+
+        ``together`` is the number of trials that its worker trains at once.
+        """
         trial = self._running.get(number)
         if trial is None:
             return
@@ -238,7 +244,7 @@ class Timeouts:
         trial.longest_s = max(trial.longest_s or 0.0, took_s / epochs)
 
     def end(self, number: int) -> None:
-        """A trial's worker has it no more."""
+        """Stop timing a trial."""
         trial = self._running.pop(number, None)
         if trial:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since

@@ -1,4 +1,4 @@
-"""A learning-rate range test: the loss while the rate of one update after the other rises, and what follows from it.
+"""A learning-rate range test: train with a rising rate, one update per rate, and suggest rates from the losses.
 
 Source: Smith, Cyclical Learning Rates for Training Neural Networks, 2015, section 3.3.
 """
@@ -21,33 +21,33 @@ from sweep.space.domains import configuration
 from sweep.spec import Spec
 
 LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
-MEMORY = 0.9  # of the smoothed loss: about the last ten updates
-DIVERGED = 4.0  # times the lowest smoothed loss
-FALLS = 1e-3  # of the largest loss: less is rounding
+MEMORY = 0.9  # weight of the smoothed loss so far: averages about ten updates
+DIVERGED = 4.0  # multiple of the lowest smoothed loss
+FALLS = 1e-3  # of the largest loss: a smaller fall is rounding error
 CONFIGURATIONS = 2
 RATE = "learning_rate"
 
 
 class Tries(Protocol):
-    """What a trainable needs for it, beside the contract: `KerasTrainable` has it."""
+    """Methods that a trainable needs besides the contract; `KerasTrainable` has them."""
 
     def begin(self, assignment: Assignment) -> None:
-        """As of `sweep.contract.Trainable`."""
+        """See `sweep.contract.Trainable`."""
 
     def try_rates(self, rates: Sequence[float]) -> Iterable[float]:
-        """Make one update at each rate, and yield the loss of its batch."""
+        """Make one update at each rate and yield the loss of its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The losses of one configuration by rate, and the rates that they suggest; None where none stands out."""
+    """Losses of one configuration by rate, and the rates they suggest; None if no rate stands out."""
 
     params: Params  # without the learning rate
     rates: tuple[float, ...]
     losses: tuple[float, ...]
     smoothed: tuple[float, ...]
-    steepest: float | None  # where the smoothed loss falls fastest by the logarithm of the rate
-    diverged: float | None  # from where on it is `DIVERGED` times its lowest
+    steepest: float | None  # where the smoothed loss falls fastest, over the logarithm of the rate
+    diverged: float | None  # rate from which on the smoothed loss is `DIVERGED` times its lowest
 
     @property
     def tenth(self) -> float | None:
@@ -56,12 +56,12 @@ class Curve:
 
 
 def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
-    """Rates that grow by the same factor from one update to the next."""
+    """Return rates that grow by a constant factor from one update to the next."""
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
 def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[Curve]:
-    """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
+    """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
     distinct: dict[str, Params] = {}
     for params in sample:
         distinct.setdefault(configuration(_others(params)), params)
@@ -77,7 +77,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
-    """Return what losses by rate, ascending, come to; takes no more of them once they diverge."""
+    """Compute a curve from rates, ascending, and losses; stop reading them once they diverge."""
     rates, losses, smoothed = list[float](), list[float](), list[float]()
     mean, lowest, diverged = 0.0, math.inf, None
     for rate, loss in tried:
@@ -96,7 +96,10 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
 
 
 def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
-    """Return the rate at which the smoothed loss falls fastest over five updates, before its lowest."""
+    """Return the rate at which the smoothed loss falls fastest over five updates before its minimum.
+
+    None if the loss hardly falls or there are fewer than ten updates.
+    """
     if len(rates) < 10 or smoothed[0] - min(smoothed) < FALLS * max(abs(loss) for loss in smoothed):
         return None
     end = min(range(len(smoothed)), key=smoothed.__getitem__)
@@ -119,7 +122,7 @@ def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, param
 def _tried() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # the border to the user's code
+    except Exception as error:  # any error of the user's code
         raise TrainableError(f"the rates could not be tried: {in_short(error)}") from error
 
 

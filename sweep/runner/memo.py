@@ -1,8 +1,8 @@
-"""Trials that another sweep has trained already: same parameters, seed, epochs, code, data and versions.
+"""Reuses trials that another sweep has trained: same parameters, seed, epochs, code, data and versions.
 
-Only completed trials answer. One that was pruned, or ended at its sweep's target, has not all its epochs, and one that
-failed, diverged or did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are
-those that a longer trial begins with and its last checkpoint is there to go on from.
+Only completed trials are reused. A trial that was pruned or stopped at its sweep's target lacks epochs, and one that
+failed, diverged or ran out of memory might not on other hardware. A completed trial with fewer epochs is continued if
+a longer trial would begin with the same epochs and its last checkpoint still exists.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an earlier trial reported, as of the trial that it answers."""
+    """The result of an earlier trial, renumbered for the trial that it answers."""
 
-    source: str  # "<sweep>/<trial>", the one that was trained
+    source: str  # "<sweep>/<trial>" that was trained
     epochs: tuple[EpochReported, ...]
     facts: Facts
-    checkpoint: Path | None  # that it ended with, if that is still there
-    whole: bool  # else the remaining epochs are to be trained from the checkpoint
+    checkpoint: Path | None  # its last checkpoint, if it still exists
+    whole: bool  # False: the remaining epochs must be trained from the checkpoint
 
     @property
     def data(self) -> str:
-        """The fingerprint of the data that it was trained on: it answers for no other."""
+        """Fingerprint of the data it was trained on, which must be the same for the answered trial."""
         return self.facts.data or ""
 
     @property
@@ -54,13 +54,13 @@ class Answer:
 
 @dataclass(slots=True)
 class _Entry:
-    """Where a completed trial is to be found."""
+    """Location of a completed trial in a log."""
 
     log: Path
     sweep: str
     trial: int
-    length: int = 0  # epochs that it was to have
-    epochs: array[int] = field(default_factory=lambda: array("q"))  # where in the log each begins
+    length: int = 0  # epochs that it was meant to train
+    epochs: array[int] = field(default_factory=lambda: array("q"))  # byte offset of each epoch in the log
     end: int = 0
 
     def read_end(self) -> TrialEnded:
@@ -70,16 +70,17 @@ class _Entry:
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return the one that it ended with, if that is still there, on this machine or in an object store."""
+        """Return its last checkpoint if that still exists, on this machine or in an object store."""
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.names(self.log.parent, self.trial)
         return kept if there else None
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Give a copy the checkpoint of its parent, and with it the parent's epochs; why not, or nothing.
+    """Copy the parent's checkpoint and its epochs for a trial that is a copy; return why that failed, or "".
 
-    A copy that has a checkpoint got it before the last driver was killed, and its parent may have gone on since.
+    If the copy already has a checkpoint, it got it before the last driver was killed, and its parent may have continued
+    since.
     """
     parent, epoch = started.parent, started.parent_epoch or 0
     if checkpoints.names(folder.path, started.trial):
@@ -124,7 +125,7 @@ def _take_over(
 
 
 class Memo:
-    """The completed trials of other sweeps that were trained as those of this sweep are."""
+    """Index of the completed trials of other sweeps with the same code, data and versions."""
 
     def __init__(
         self, folder: ResultsFolder, info: SweepInfo, objective: Objective, notice: Callable[[str], None]
@@ -133,8 +134,8 @@ class Memo:
         self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
         self._notice = notice
         self._working_folder, self._import_folders = info.working_folder, info.import_folders or ()
-        self._entries: dict[_Key, list[_Entry]] = {}  # of trials that differ in their epochs alone
-        self._unusable: set[Path] = set()  # checkpoints
+        self._entries: dict[_Key, list[_Entry]] = {}  # trials that differ only in their number of epochs
+        self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
         for other in folders(self._folder.path.parent):
             if other.path == self._folder.path or not other.log.exists():
@@ -154,8 +155,11 @@ class Memo:
                 notice(f"no results of {other.path} are reused: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """Return the epochs of a trial like this one, which has ``done`` some, or the first ones and a checkpoint."""
-        hindrances: list[tuple[_Entry, str]] = []  # the longest shorter trial's first
+        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if neither is usable.
+
+        ``done``: epochs that the trial already has; a shorter result must have more.
+        """
+        hindrances: list[tuple[_Entry, str]] = []  # reasons not to continue, of the longest shorter trial first
         entries = self._entries.get(_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
@@ -182,7 +186,7 @@ class Memo:
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)
                 hindrances.append((entry, hindrance))
-            except StoreError as error:  # the sweep was deleted meanwhile
+            except StoreError as error:  # the sweep has been deleted since
                 self._tell(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
         for entry, hindrance in hindrances[:1]:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
@@ -192,9 +196,9 @@ class Memo:
         return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Take over the answer's checkpoints, the last and the best; the path of the last, None where that cannot be.
+        """Copy the answer's last and best checkpoints to a trial; return the path of the last one, None if impossible.
 
-        Each holds all epochs up to it, so that it fits the log whether they come to be there or not.
+        Each checkpoint contains all epochs up to it, so it is valid whether or not the log records the copy.
         """
         source = answer.checkpoint
         if source is None:
@@ -212,7 +216,7 @@ class Memo:
             return None
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
-        """Return why a trial does not answer one of so many epochs."""
+        """Return why a trial cannot be reused for ``epochs`` epochs; None if it can."""
         if entry.length == epochs:
             return None
         if entry.length > epochs:
@@ -244,20 +248,20 @@ class Memo:
             self._notice(text)
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
-        """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
+        """Index the completed trials of a sweep; ``comparable`` if it has the same objective."""
         entries: dict[int, _Entry] = {}
         ledger, start = Ledger(keep_epochs=False), 0
         for change, end in ledger.follow(folder.log):
             start, begun = end, start
             match change:
-                case Started(trial) if trial.start.parent is None:  # else other parameters have trained its beginning
+                case Started(trial) if trial.start.parent is None:  # a copy began with other parameters
                     entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
                 case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
                 case Ended(trial, last) if trial.status in WHOLE and trial.number in entries and not last.at_target:
                     entry = entries.pop(trial.number)
                     judged = trial.params.get("lr_schedule") == "plateau"
-                    whole = trial.reported == trial.epoch  # no repair has left out some
+                    whole = trial.reported == trial.epoch  # false if a repair of the log dropped some epochs
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end, entry.length = begun, trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
@@ -266,16 +270,19 @@ class Memo:
 
 
 def _key(started: TrialStarted, folds: object) -> _Key:
-    """Return the same for trials that differ in their number of epochs alone; folds are those of as many."""
+    """Return a key that is equal for trials that differ only in their number of epochs.
+
+    The fold counts together with the number of folds.
+    """
     rest = {name: value for name, value in started.params.items() if name != "epochs"}
     fold = None if started.fold is None else (started.fold, folds)
     return key(rest), "epochs" in started.params, started.seed, fold
 
 
 def _link(source: Path, target: Path) -> None:
-    """Fill a folder with another one's files but for the manifest: hard links, or copies where there can be none.
+    """Fill a folder with the files of another one except its manifest, by hard links or, if impossible, copies.
 
-    Nobody writes into a checkpoint, so that links are as good as copies, and each outlives the other.
+    Links are as safe as copies because checkpoint files are never modified, and deleting one leaves the other.
     """
     ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
     shutil.copytree(source, target, ignore=ignore, copy_function=link, dirs_exist_ok=True)

@@ -1,9 +1,9 @@
-"""The search method and the stopping rule of a sweep, the user's own among them, and what a warm start learns.
+"""Builds the searcher and scheduler of a sweep, also the user's own, and applies its warm start.
 
-A searcher has starting points, and repeats of its configurations.
+A searcher may be wrapped to begin with starting points and to repeat configurations.
 
-What is learnt from earlier sweeps is written down as a length of each log: a sweep that goes on meanwhile changes
-nothing, and every session learns from the same trials.
+A warm start records the length of each earlier log. A sweep that continues meanwhile changes nothing, and every session
+learns from the same trials.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sweep.text import did_you_mean
 
 
 class StartingPoints:
-    """Suggests ``first`` in the first trials, and asks ``inner`` from then on."""
+    """Suggests ``first`` in the first trials, then asks ``inner``."""
 
     def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
         self._inner = inner
@@ -59,7 +59,7 @@ class StartingPoints:
 
 
 def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
-    """Return ``starts``, completed by random draws."""
+    """Return ``starts``, completed with random draws for missing parameters."""
 
     def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
@@ -71,27 +71,27 @@ _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, S
 
 
 class Repeated:
-    """Lets a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
+    """Makes a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
 
-    The inner searcher hears of a configuration when its first repeat starts and, once all repeats
-    ended, as one trial: its state is the first of diverged, oom, infeasible, pruned, completed and failed that any
-    repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
-    the means over the completed, infeasible and pruned repeats, or over all if there are none, as far as all came.
-    Where repeats pause, it hears so far as all have come, once none trains.
+    The inner searcher observes a configuration when its first repeat starts and, once all repeats have ended, as one
+    trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
+    repeat has, so failed repeats are ignored unless all failed. Its metrics at each epoch are the means over the
+    completed, infeasible and pruned repeats, or over all if there are none, for the epochs that all of them have. If
+    repeats pause, the searcher observes the epochs that all have, once none is training.
     """
 
     def __init__(self, inner: Searcher, repeats: int) -> None:
         self._inner = inner
         self._repeats = repeats
         self._ledger = Ledger()
-        self._heard: dict[int, int] = {}  # the last epoch of a configuration that the inner one has heard of
+        self._heard: dict[int, int] = {}  # last epoch of each configuration that the inner searcher has observed
 
     @property
     def foresees(self) -> bool:
         return self._inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Each past trial counts by itself, as if it were a configuration's mean."""
+        """Learn from past trials; each counts separately, as if it were the mean of a configuration."""
         return self._inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
@@ -123,7 +123,7 @@ class Repeated:
 
 
 def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
-    """Yield what is new of a configuration of which no repeat trains, after an epoch of which was heard."""
+    """Yield the new events of a configuration without running repeats, for epochs after ``heard``."""
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
@@ -153,10 +153,12 @@ def build_searcher(
     repeats: int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
-    """Return the searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
+    """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
 
-    With several ``repeats`` it suggests each configuration as often. Raises `InputError` for an unknown method,
-    one whose package is missing, or one that cannot optimize these objectives.
+    With several ``repeats`` it suggests each configuration that many times.
+
+    Raises:
+        InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
     """
     inner = _over_configurations(method, space, objectives, seed, start_with)
     return Repeated(inner, repeats) if repeats > 1 else inner
@@ -202,7 +204,7 @@ Made = TypeVar("Made")
 
 
 def check(spec: Spec, folders: Sequence[Path]) -> None:
-    """Raise `InputError` where a part of the user's own cannot be had; sweep's own are not even imported."""
+    """Raise `InputError` if the user's own searcher or scheduler cannot be built. Built-in ones are not imported."""
     if ":" in spec.method:
         searcher(spec, folders)
     if isinstance(spec.early_terminate, Own):
@@ -210,7 +212,7 @@ def check(spec: Spec, folders: Sequence[Path]) -> None:
 
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
-    """Return the searcher of a sweep's method. Raises `InputError` where that cannot be had."""
+    """Return the searcher of a sweep's method. Raises `InputError` if it cannot be built."""
     if spec.population is not None:
         first = starting_points(spec.space, spec.start_with, spec.seed)
         return Population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
@@ -223,7 +225,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """Return the scheduler of a sweep's rule. Raises `InputError` where that cannot be had."""
+    """Return the scheduler of a sweep's stopping rule. Raises `InputError` if it cannot be built."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
@@ -233,7 +235,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return the factory, whose failures are the user's to mend."""
+    """Return a function like ``factory`` that turns its exceptions into `InputError`, as the user must correct them."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
         try:
@@ -247,9 +249,10 @@ def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[G
 
 
 def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
-    """Return what sweep.json says of each earlier sweep, by name or path.
+    """Return the path and the log length of each earlier sweep, named or given by path, for sweep.json.
 
-    Raises InputError for all that are missing.
+    Raises:
+        InputError: naming all that are missing.
     """
     problems: list[Problem] = []
     taken: list[EarlierSweep] = []
@@ -270,7 +273,7 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
 
 
 def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None]) -> None:
-    """Let a searcher learn from what was taken; call it before the first event. Raises StoreError."""
+    """Teach a searcher the recorded earlier sweeps, before the first event. Raises StoreError if a log is gone."""
     for earlier in taken:
         path, log_bytes = earlier["path"], earlier["log_bytes"]
         log = (ResultsFolder.open(Path(), path) if is_url(path) else ResultsFolder(Path(path))).log

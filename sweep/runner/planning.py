@@ -1,6 +1,6 @@
-"""What a sweep will do, found out without doing it: the checks before the first epoch, and `plan`.
+"""Checks a sweep before its first epoch and predicts what it will do, for `plan`.
 
-Some of it can be known to fail in every trial, for all that the trainable reads its parameters.
+Some settings are known to fail in every trial, even if the trainable reads all its parameters.
 """
 
 from __future__ import annotations
@@ -36,52 +36,55 @@ from sweep.text import did_you_mean, guess, printable
 READ_BY_SWEEP = frozenset({"epochs"})
 
 
-LOOKED_AT = 200  # configurations of which a plan shows how their values are spread
-LOOKED_AT_THIN = 20  # where hardly a draw meets the constraints, and each takes a while to find
+LOOKED_AT = 200  # configurations whose values a plan shows as histograms
+LOOKED_AT_THIN = 20  # fewer if hardly any draw meets the constraints, as finding each then takes a while
 THIN = 0.01
 MOST_GRID = 10_000
-ENDLESS = 50  # configurations for which a sweep is priced that goes on until it is stopped
+ENDLESS = 50  # number of configurations priced for a sweep without an end
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A priced sweep."""
+    """The predicted course and price of a sweep."""
 
     spec: Spec
     devices: Devices
-    trials: int | None  # None: bounded by time or epochs alone, or not at all
+    trials: int | None  # None: bounded by time or epochs alone, or unbounded
     lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
-    epochs: int | None  # of all trials, at most; None where not known exactly
-    concurrent: int | None  # on this machine, None where it has too little for one trial; or on a cluster
+    epochs: int | None  # of all trials, at most; None if not known exactly
+    concurrent: int | None  # trials at once on this machine or a cluster; None if not even one trial fits
     on_cluster: bool
     sample: tuple[Params, ...]
     rungs: tuple[pricing.Rung, ...]
     histograms: tuple[Histogram, ...]
-    looked_at: str  # the configurations of the histograms
+    looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
     price: pricing.Price
-    confirming: pricing.Confirming | None  # beside that
-    allowed: float | None  # the share of random points that meet the constraints; None without any
-    choosing_s: float  # what it took to choose each of the sample
+    confirming: pricing.Confirming | None  # in addition to the price
+    allowed: float | None  # share of random points that meet the constraints; None without constraints
+    choosing_s: float  # seconds to choose each configuration of the sample
     telling: Detectable
-    offers: tuple[pricing.Offer, ...] = ()  # what it would take on other machines
+    offers: tuple[pricing.Offer, ...] = ()  # cost on other machines
 
     @property
     def gpu_hours(self) -> float | None:
-        """Hours of GPUs that its trials take; None where that is not known."""
+        """GPU-hours of all trials; None if unknown."""
         return pricing.gpu_hours(self.spec, self.price, self.timing)
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
-    """Return where a trainable is looked for: the current folder, then the sweep file's."""
+    """Return the folders searched for a trainable: the current one, then the sweep file's."""
     folders = [Path.cwd(), spec_path.resolve().parent]
     return tuple(dict.fromkeys(folders))
 
 
 def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
-    """Return the trainable's source; raises InputError if it is missing, or surely cannot train as the file says.
+    """Return the trainable's source after checking it.
 
-    ``here``: the trials run on this machine, so that what it cannot import is a mistake.
+    ``here``: the trials run on this machine, so a failing import is an error.
+
+    Raises:
+        InputError: if the source is missing or certainly cannot train as the sweep file says.
     """
     try:
         source = inspect(spec.trainable, folders, own_optimizers(spec))
@@ -92,21 +95,21 @@ def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True)
 
 
 def own_optimizers(spec: Spec) -> tuple[str, ...]:
-    """Return the values of the parameter ``optimizer`` that are ``module:Name``."""
+    """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
     domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
     values = [value for domain in domains for value in choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
+    """Raise InputError for everything that would go wrong in every trial; ``here`` is described in `check`."""
     missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
     wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Parameters that the source for sure does not read."""
+    """Yield the parameters that the source certainly does not read."""
     known = source.reads | READ_BY_SWEEP
     for name in not_seen_read(spec, source):
         if not source.may_read(name):
@@ -115,7 +118,7 @@ def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def check_inline(spec: Spec, where: str) -> None:
-    """Raise InputError for what a single process cannot do; ``where`` names how it was asked for."""
+    """Raise InputError if a single process cannot train the sweep; ``where`` names the option that asked for one."""
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         what = (
@@ -128,12 +131,12 @@ def check_inline(spec: Spec, where: str) -> None:
 
 
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters of which the source alone does not show that they are read."""
+    """Return the parameters whose reads cannot be found in the source."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def notes(spec: Spec, source: Source) -> list[str]:
-    """Return lines on keys of W&B's that do nothing here, on what is hardly meant, and on what is perhaps not read."""
+    """Return notes on ignored keys of W&B sweep files, unusual settings and parameters that are perhaps not read."""
     unseen = not_seen_read(spec, source)
     found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
     found += spec.notes
@@ -143,7 +146,7 @@ def notes(spec: Spec, source: Source) -> list[str]:
 
 
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
-    """Return what each trial is given."""
+    """Return the devices of each trial."""
     resources = spec.resources
     gpus = resources.most_gpus
     return Devices(resources.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
@@ -151,18 +154,18 @@ def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What a plan rests on beside the sweep file."""
+    """Information for a plan that is not in the sweep file."""
 
-    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None  # of the first configurations
-    learn: Callable[[Searcher], None] = lambda searcher: None  # gets the searcher before it suggests any
-    folders: Sequence[Path] = ()  # where a searcher or scheduler of the user's own is found
-    known: Known | None = None  # what an earlier sweep showed of the metric's noise
-    room: int | None = None  # trials at a time on a cluster; None: on this machine
-    machines: Sequence[pricing.Machine] = ()  # to be compared
+    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None  # times the first configurations
+    learn: Callable[[Searcher], None] = lambda searcher: None  # called with the searcher before it suggests anything
+    folders: Sequence[Path] = ()  # searched for the user's own searcher or scheduler
+    known: Known | None = None  # the metric's noise in an earlier sweep
+    room: int | None = None  # trials at once on a cluster; None: on this machine
+    machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
 def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
-    """Price a sweep, by its first ``sample`` configurations."""
+    """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
     gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
@@ -181,7 +184,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
-    members = None if spec.population is None else spec.population.size  # copies have the epochs of their parents
+    members = None if spec.population is None else spec.population.size  # copies inherit epochs
     priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
     course = _course(spec, folders, max(lengths), priced if alike else None)
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
@@ -211,7 +214,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
 
 
 def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None) -> pricing.Course:
-    """Return how a sweep is expected to go under its scheduler."""
+    """Return the expected course of a sweep under its scheduler."""
 
     def build() -> Scheduler:
         return methods.scheduler(spec, folders)
@@ -221,7 +224,7 @@ def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None
         return pricing.course(build, spec.objectives[0], epochs, trials, whole=own)
     except SweepError:
         raise
-    except Exception:  # an own rule may need what no made-up epoch has, such as other metrics
+    except Exception:  # a user's own scheduler may need something that rehearsed epochs lack, such as other metrics
         return replace(
             pricing.course(build, spec.objectives[0], epochs, None), epochs=trials and float(trials * epochs)
         )
@@ -236,7 +239,10 @@ def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
 
 
 def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool) -> tuple[str, list[Params]]:
-    """Configurations that show what will come, and what they are; never none."""
+    """Return a description of configurations and the configurations themselves, at least one.
+
+    They are those to come or, if the method learns, random draws of the space.
+    """
     enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
     few = configurations is not None and configurations <= enough
     if searcher.foresees:
@@ -252,12 +258,12 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
 
 
 BINS = 12
-MOST_VALUES = 12  # shown one by one
+MOST_VALUES = 12  # distinct values that are shown one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Configurations whose value is ``low``, or lies from ``low`` up to ``high``."""
+    """Number of configurations with the value ``low``, or with a value from ``low`` up to ``high``."""
 
     low: Value
     high: float | None
@@ -266,7 +272,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """One parameter in ``of`` configurations; without those in which it is absent, bins may sum to less."""
+    """Values of one parameter in ``of`` configurations; absent values are in no bin."""
 
     name: str
     bins: tuple[Bin, ...]
@@ -274,12 +280,12 @@ class Histogram:
 
     @property
     def present(self) -> int:
-        """Configurations that have the parameter."""
+        """Number of configurations that have the parameter."""
         return sum(bin.count for bin in self.bins)
 
 
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
-    """Of every parameter that is not the same in all configurations, in file order."""
+    """Return a histogram of every parameter that varies among the configurations, in the order of the file."""
     found = [_histogram(parameter, configurations) for parameter in space.parameters]
     return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
 
@@ -320,13 +326,15 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
 
 
-SIGMAS = 5  # of a normal distribution: farther out lies one draw of 1.7 million, whose trial refuses it
+SIGMAS = 5  # standard deviations of a normal; 1 draw in 1.7 million lies outside, and its trial is refused
 PROBE_S = 300.0
 
 
 def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield what no trial can be given: values that a standard hyperparameter may not have, none of what each reads,
-    workers of a trainable that trains in one process, TPUs that nothing computes on.
+    """Yield everything that would fail in every trial.
+
+    These are invalid values of standard hyperparameters, missing parameters, several workers or fused trials of a
+    trainable that cannot have them, TPUs that TensorFlow cannot use, and settings without effect.
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
@@ -335,9 +343,9 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Values outside of the bounds of a standard hyperparameter, where it is for sure `KerasTrainable` that reads it.
+    """Yield values outside the bounds of standard hyperparameters, if `KerasTrainable` itself certainly reads them.
 
-    A tied parameter, and one that a constraint may keep within its bounds, is left to the trials.
+    Tied parameters, and those that a constraint may keep within the bounds, are left to the trials.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
@@ -359,7 +367,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Parameters that each trial reads without a default, and that the file does not have."""
+    """Yield the parameters that each trial reads without a default and that the file does not have."""
     there = spec.space.names
     first: dict[str, Place] = {}
     for place in source.reads_surely():
@@ -373,21 +381,21 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def not_importable(source: Source) -> Iterator[Problem]:
-    """Yield what the trainable's modules import and this Python does not have."""
+    """Yield the modules that the trainable imports and that are not installed."""
     for place in source.not_found():
         what = f"imports {place.name!r}, and no such module is here"
         yield Problem(source.where(place), what, "install it, or leave it out")
 
 
 def _is_bound(name: str, source: Source) -> bool:
-    """Return whether a parameter means to `KerasTrainable` what its name says, whatever the author makes of it."""
+    """Return whether `KerasTrainable` uses a parameter in its standard meaning, whatever the author's code does."""
     return name in standard_hyperparameters.FRAME or (
         standard_hyperparameters.is_standard(name) and not source.author_reads(name)
     )
 
 
 def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
-    """Return what of a domain lies outside of some bounds, in words; None: nothing."""
+    """Return the values of a domain that lie outside the bounds, in words; None if there are none."""
     match domain:
         case Tied():
             return None

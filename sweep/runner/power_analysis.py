@@ -1,4 +1,4 @@
-"""What a sweep will be able to tell from luck, before it runs."""
+"""Estimates before a sweep runs which differences it can distinguish from noise."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ from sweep.spec import Spec
 from sweep.statistics import ALPHA, race_level, seeds_for
 from sweep.store.folder import ResultsFolder, newest
 
-LOOKED_AT = 20  # sweeps at most, the newest first
+LOOKED_AT = 20  # largest number of sweeps searched, the newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an earlier sweep of the same trainable showed of the metric."""
+    """Noise of the metric in an earlier sweep of the same trainable."""
 
     sweep: str
-    level: float  # of its best configuration
-    spread: float | None  # standard deviation over seeds, all configurations together
-    examples: int  # that validated; 0 where not counted
-    loss_deviation: float | None = None  # of the validation's loss over examples, at that configuration
+    level: float  # mean of its best configuration
+    spread: float | None  # standard deviation over seeds, pooled over configurations
+    examples: int  # validation examples; 0 if not counted
+    loss_deviation: float | None = None  # of the validation loss over examples, for that configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The smallest differences of the (first) metric that can be told from luck."""
+    """The smallest differences of the (first) metric that can be distinguished from noise."""
 
     configurations: int | None
-    seeds: int  # trainings of each
-    needed: int  # the fewest that can tell so many configurations apart
-    confirmed: bool  # by fresh seeds, of finalists alone
-    by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
+    seeds: int  # trainings of each configuration
+    needed: int  # fewest seeds that can distinguish so many configurations
+    confirmed: bool  # by fresh seeds, of finalists only
+    by_seeds: float | None  # difference detected about half the time; None with too few seeds or an unknown spread
     examples: ranking.HeldOut | None
-    examples_needed: int | None  # for what the seeds can tell, where there are fewer
+    examples_needed: int | None  # examples needed to detect the difference that seeds can, if there are fewer
     known: Known | None
 
 
 def detectable(
     spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
 ) -> Detectable:
-    """Return what ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
+    """Return what a sweep of ``configurations`` with its repeats can detect, given an earlier sweep.
 
-    Where finalists are confirmed, it is what their fresh seeds can tell: as many as ``confirming`` allows, if that is
-    known.
+    If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
     """
     seeds, count = spec.trials_each, configurations or 2
     needed = seeds_for(count - 1)
@@ -74,14 +73,17 @@ def detectable(
 
 
 def earlier(results: Path, spec: Spec) -> Known | None:
-    """Return what the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
+    """Return what the most recent sweep of the same trainable and metric showed, preferably one with repeats.
+
+    None if there is no such sweep.
+    """
     if not spec.metrics:
         return None
     found = None
     for folder in newest(results)[:LOOKED_AT]:
         try:
             known = _known(folder, spec)
-        except SweepError:  # damaged, which is for those to say who read it for its own sake
+        except SweepError:  # damaged; commands that read it for its own sake report that
             continue
         found = found or known
         if known is not None and known.spread is not None:
@@ -109,9 +111,9 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
 
 
 def _told(spread: float, seeds: int, configurations: int, *, race: bool) -> float:
-    """Return the difference of two means that is told about half the time, if equal seeds have nothing in common.
+    """Return the difference of two means that is detected about half the time, if equal seeds are uncorrelated.
 
-    In a verdict it is p = 0.05 over all pairs, in a race what `look_at_race` asks for at its last look.
+    The test is that of a verdict, p = 0.05 over all pairs, or with ``race`` that of `look_at_race` at its last look.
     """
     from scipy.special import stdtrit
 

@@ -1,4 +1,4 @@
-"""What a sweep costs: how many trials reach each rung, how many epochs that makes, how long it takes."""
+"""Predicts the cost of a sweep: the trials that reach each rung, the total number of epochs, and the time."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sweep.store import log as store_log
 from sweep.store.folder import newest
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
-MOST_REHEARSED = 1000  # in one; what they do is scaled up to more
+MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
 FEWEST_REHEARSED = 50
-REPORTED = 100_000  # epochs in all rehearsals, which take about 0.2 s
+REPORTED = 100_000  # epochs in all rehearsals together, which take about 0.2 s
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """An epoch at which trials can be pruned, or pause; ``trials`` is how many are expected to reach it."""
+    """An epoch at which trials can be pruned or pause, and the number of trials expected to reach it."""
 
     epoch: int
     trials: float | None
@@ -40,17 +40,17 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What was measured: seconds an epoch, beside them for each trial, and for the first one of a worker."""
+    """Measured seconds per epoch, per trial besides its epochs, and for the start of a worker."""
 
     epoch_s: float
     trial_s: float
     start_s: float
-    source: str  # where the figures come from, for the reader
+    source: str  # origin of the figures, for the reader
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a sweep is expected to take; ``hours`` is None without a `Timing`."""
+    """Expected cost of a sweep; ``hours`` is None without a `Timing`."""
 
     trials: float | None
     epochs: float | None
@@ -59,17 +59,17 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """What fresh seeds for the finalists take at most; it is less where some are told apart early."""
+    """Upper bound on the cost of confirming finalists with fresh seeds; it is less if some drop out early."""
 
-    finalists: int  # with the baseline
-    seeds: int  # that the budget allows for all of them
+    finalists: int  # including the baseline
+    seeds: int  # as many as the budget allows for all finalists
     trials: int
     epochs: int
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a sweep is expected to go under its rule."""
+    """Expected course of a sweep under its scheduler."""
 
     rungs: tuple[Rung, ...]
     epochs: float | None  # of all trials together
@@ -78,10 +78,10 @@ class Course:
 def course(
     build: Callable[[], Scheduler], objective: Objective, epochs: int, trials: int | None, *, whole: bool = False
 ) -> Course:
-    """Return what a scheduler makes of ``trials`` trials of ``epochs`` epochs that come one after the other.
+    """Simulate a scheduler on ``trials`` trials of ``epochs`` epochs, one after the other.
 
-    The mean of rehearsals with trials of random merit, each of which keeps its merit. The scheduler hears of the epochs
-    at which it decides, or of all where the ``whole`` trial matters to it.
+    Return the mean over rehearsals with random trials, each of which reports the same value at all its epochs. The
+    scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:
@@ -102,13 +102,13 @@ def course(
 def _rehearsed(
     scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
 ) -> Iterator[int]:
-    """Yield each epoch that a made-up trial reports before the scheduler stops it, or leaves it where it pauses."""
+    """Yield each epoch that a simulated trial reports before the scheduler stops it or pauses it."""
     if not isinstance(scheduler, Pausing):
         for trial in range(trials):
             yield from survival.reported(scheduler, objective, trial, numbers.random(), epochs)
         return
     merits: list[float] = []
-    paused: dict[int, int] = {}  # how many of the epochs each has that waits
+    paused: dict[int, int] = {}  # number of epochs of each paused trial
     while True:
         trial = next((one for one in paused if scheduler.holds(one) is None), -1)
         if trial < 0 and len(merits) < trials:
@@ -132,7 +132,10 @@ def _rehearsed(
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
-    """What `confirm:` asks for, after a search of so many ``epochs``; None where nothing is asked for."""
+    """Return the cost of `confirm:` after a search of ``epochs`` epochs; None if the sweep does not confirm.
+
+    Finalists are dropped until the budget allows enough seeds for each.
+    """
     if spec.confirm is None:
         return None
     share, each = spec.confirm.share(), longest * (spec.folds or 1)
@@ -146,7 +149,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
 
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
-    """What ``trials`` trials of ``per_trial`` epochs each take, within the sweep's budget."""
+    """Return the cost of ``trials`` trials of ``per_trial`` epochs each, within the sweep's budget."""
     budget, gpus = spec.budget, spec.resources.trial_gpus
     epochs = None if trials is None else trials * per_trial
     if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
@@ -174,7 +177,7 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Hours of GPUs that the trials of a sweep take; None where that is not known."""
+    """Return the GPU-hours of all trials of a sweep; None if unknown."""
     if timing is None or price.trials is None or price.epochs is None or not spec.resources.gpus:
         return None
     return (price.trials * timing.trial_s + price.epochs * timing.epoch_s) * spec.resources.trial_gpus / 3600
@@ -182,20 +185,20 @@ def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a sweep could run on instead: so many GPUs at such a price, none: a machine without a price for them."""
+    """A machine to compare: number of GPUs and the price of each."""
 
     name: str
     gpus: float
-    price: float  # of a GPU for an hour
-    epoch_s: float | None = None  # None: as fast as here
+    price: float  # per GPU-hour
+    epoch_s: float | None = None  # seconds per epoch; None: as fast as here
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a sweep would take on a machine."""
+    """Expected time and cost of a sweep on a machine."""
 
     machine: Machine
-    at_once: int  # trials
+    at_once: int  # number of concurrent trials
     hours: float | None
     cost: float | None
 
@@ -203,7 +206,7 @@ class Offer:
 def offers(
     spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
 ) -> list[Offer]:
-    """Return what a sweep would take on each machine, of which trials keep all GPUs at work."""
+    """Return the expected time and cost on each machine, assuming that trials keep all its GPUs busy."""
     found = []
     for machine in machines:
         at_once = max(parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
@@ -220,10 +223,9 @@ EPOCH_LENGTH = "steps_per_epoch"
 
 
 def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]) -> Timing | None:
-    """The times of the most recent sweep of the same trainable, by the beginning of its log.
+    """Return the times of the most recent sweep of the same trainable, from the start of its log, or None.
 
-    Rehearsals with simulated GPUs are only told from rehearsals with as many, and epochs from those that have as many
-    updates as the ``sample`` says.
+    Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
     for folder in newest(results):
@@ -232,7 +234,7 @@ def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: S
             if info.trainable != trainable or info.simulated_gpus != simulated_gpus:
                 continue
             events, _ = store_log.read_from(folder.log, 0)
-        except StoreError:  # damaged, which is for those to say who read it for its own sake
+        except StoreError:  # damaged; commands that read it for its own sake report that
             continue
         length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
         epochs = [e.time_s for e in events if isinstance(e, EpochReported) and length.get(e.trial) in lengths]
@@ -249,11 +251,15 @@ def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: S
 
 
 def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]) -> Timing:
-    """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
+    """Train two epochs of the first two configurations in this process and measure them.
+
+    Raises:
+        TrainableError: if that fails.
+    """
     began, terms = time.monotonic(), Terms(spec)
     try:
         trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
-        spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
+        spent: list[tuple[float, float]] = []  # seconds besides the epochs, and seconds per epoch
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)
             trainable.begin(assignment)
@@ -269,7 +275,10 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
 
 
 def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
-    """Train two epochs of each phase of a trial; what they took, and an epoch on the average over the trial."""
+    """Train two epochs of each phase of a trial.
+
+    Return the seconds spent on them, and the average seconds per epoch over the whole trial.
+    """
     phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
     trained_s = total_s = 0.0
     lengths = []
@@ -277,7 +286,7 @@ def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
         heard: list[EpochReported] = []
         most = min(length, 2)
         trainable.train(lambda epoch, heard=heard, most=most: heard.append(epoch) or len(heard) < most)  # type: ignore[misc]  # mypy infers no lambda with a default
-        epoch_s = heard[-1].time_s  # the first one may compile
+        epoch_s = heard[-1].time_s  # the last one, because the first may compile
         trained_s += len(heard) * epoch_s
         total_s += length * epoch_s
         lengths.append(length)

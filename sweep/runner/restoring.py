@@ -1,7 +1,7 @@
-"""A trial out of its checkpoint: the trainable as its worker had it, in this process.
+"""Restores a trial from its checkpoint in this process, with the trainable as its worker had it.
 
-So are the models that are evaluated on the test data: those that could be the best and the baseline, once, when the
-race is over.
+Also evaluates models on the test data: those that could be the best and the baseline's, once, when the confirmation is
+over.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from sweep.store.tables import of_log, write
 from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
-"""An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
-SHOWN = 12  # trials or epochs in a message
+"""Selects a kept checkpoint: the number of its epoch, the one with the best objective, or the last one."""
+SHOWN = 12  # most trials or epochs listed in a message
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A trial and one of its checkpoints; nothing of the user's was imported to know it."""
+    """A trial and one of its checkpoints, known without importing the user's code."""
 
     sweep: Reopened
     started: TrialStarted
@@ -50,8 +50,8 @@ class Kept:
     facts: Facts
     checkpoint: Path
     epoch: int
-    accumulate: int  # micro-batches that each batch was split into, for it did not fit
-    metrics: Mapping[str, float]  # as reported of that epoch
+    accumulate: int  # micro-batches per batch, after a whole batch did not fit
+    metrics: Mapping[str, float]  # as reported for that epoch
 
     @property
     def trial(self) -> int:
@@ -59,23 +59,27 @@ class Kept:
 
     @property
     def where(self) -> str:
-        """What to call it in a message."""
+        """The trial's name in messages."""
         return f"{self.sweep.folder.name}, trial {self.trial}"
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A trainable whose present trial is that one, with the state that it had after that epoch."""
+    """A trainable that has begun a trial and restored one of its checkpoints."""
 
     kept: Kept
     trainable: Trainable
     source: Source
     assignment: Assignment
-    notes: tuple[str, ...]  # what may make it another one
+    notes: tuple[str, ...]  # differences from the original training that may affect the model
 
 
 def winner(folder: ResultsFolder) -> int:
-    """Return the best of the best configuration's repeats that kept a checkpoint."""
+    """Return the best trial with a checkpoint among the repeats of the best configuration.
+
+    Raises:
+        InputError: if none kept a checkpoint, or there is no single best configuration.
+    """
     completed = best_configuration(folder)
     for one in completed:
         if checkpoints.names(folder.path, one.trial):
@@ -84,9 +88,10 @@ def winner(folder: ResultsFolder) -> int:
 
 
 def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
-    """Return the completed trials of the best configuration, the best one first.
+    """Return the completed trials of the best configuration, the best trial first.
 
-    Raises `InputError` without a single best.
+    Raises:
+        InputError: if there is no single best configuration.
     """
     found = ranking.rank([analysis.read(folder)])
     if not found.best:
@@ -104,10 +109,12 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 
 
 def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kept:
-    """Return a checkpoint of a trial, or of the best one, and what is known of it.
+    """Return a checkpoint of a trial, or of the best trial, with what is known about it.
 
-    The ``last`` epoch is the one that scores are of. Raises `InputError` where there is no such trial or no such
-    checkpoint, or it is damaged.
+    Scores refer to the ``last`` epoch.
+
+    Raises:
+        InputError: if there is no such trial or checkpoint, or it is damaged.
     """
     trial = winner(folder) if trial is None else trial
     state, reports = history(folder, trial)
@@ -139,10 +146,11 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
 
 
 def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) -> Restored:
-    """Import the trainable of a trial, let it begin that, and restore its checkpoint. Raises `InputError`.
+    """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError`.
 
-    ``given`` is its class or function itself, where no module has it; ``trainable`` one that has begun a trial of
-    the same sweep, and begins this one with what it holds.
+    Arguments:
+        given: the trainable's class or function itself, if it cannot be imported from a module.
+        trainable: a trainable that has begun a trial of the same sweep, to be used again with the programs it holds.
     """
     sweep, notes = kept.sweep, []
     if given is None:
@@ -168,7 +176,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
         if done != kept.epoch:
             raise ValueError(f"restored epoch {done}, expected {kept.epoch}")
         data = trainable.facts().data
-    except Exception as error:  # the border to the user's code
+    except Exception as error:  # any error of the user's code
         what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {in_short(error)}"
         raise InputError.one(kept.where, what, change) from error
     if kept.facts.data not in (None, data):
@@ -177,7 +185,12 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
-    """Return what the log tells of a trial, and its epochs. Raises `InputError`."""
+    """Return the logged state of a trial and its epochs by number.
+
+    Raises:
+        InputError: if the trial is unknown.
+        StoreError: if the log is missing.
+    """
     ledger = Ledger(keep_epochs=False)
     reports: dict[int, EpochReported] = {}
     if not folder.log.exists():
@@ -224,7 +237,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _change(before: Mapping[str, object], source: Source) -> str:
-    """Return what of the code is not as it was, in words."""
+    """Return how the code or its packages changed since the training, in words; empty if they did not."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
@@ -239,7 +252,10 @@ def _change(before: Mapping[str, object], source: Source) -> str:
 
 
 def _assignment(kept: Kept) -> tuple[Assignment, str]:
-    """Return the trial as its worker had it; on the CPU, with a note, where this machine has too few GPUs."""
+    """Return the trial's assignment as its worker had it, and a note or "".
+
+    If this machine has too few GPUs, the assignment uses the CPU and the note says so.
+    """
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
@@ -247,13 +263,13 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
         devices = Devices(devices.cpus)
         if kept.facts.precision:
-            training["precision"] = kept.facts.precision  # what `auto` was there
+            training["precision"] = kept.facts.precision  # what `auto` meant there
     terms = Terms(replace(sweep.spec, training=training))
     return terms.assignment(kept.started, devices, kept.accumulate), note
 
 
 def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
-    """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
+    """Return the confirmation trials whose models must be tested: none before it is over, and each trial only once."""
     found = race(ledger, spec)
     if not found.over:
         return []
@@ -271,10 +287,13 @@ def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
 def evaluate_tests(
     folder: ResultsFolder, spec: Spec, given: object = None, is_over: Callable[[], bool] = lambda: False
 ) -> int:
-    """Evaluate their models and log it; how many. A trainable without test data is asked once and no more.
+    """Test the models that are due, log the results and return how many were tested.
 
-    No more begin when it ``is_over``: another session tests the rest. What cannot be tested is said and changes
-    nothing. Raises `StoreError` where the log cannot be written.
+    Stops early if ``is_over`` returns True, and leaves the rest to another session. If the trainable has no test data,
+    it is not asked again. A model that cannot be tested is reported and changes nothing else.
+
+    Raises:
+        StoreError: if the log cannot be written.
     """
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
@@ -305,7 +324,7 @@ def evaluate_tests(
                 continue
             except SweepError:
                 raise
-            except Exception as error:  # the border to the user's code
+            except Exception as error:  # any error of the user's code
                 say(f"no test: {in_short(error)}")
                 break
             if metrics is None:
@@ -318,10 +337,10 @@ def evaluate_tests(
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
+    """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
     try:
         return offers("test", spec.trainable, folder.read_info().import_folders or (), given)
-    except Exception:  # the border to the user's code
+    except Exception:  # any error of the user's code
         return True
 
 

@@ -1,6 +1,6 @@
-"""Finds a sweep again, how it was run, and what of it may change when it goes on.
+"""Finds an existing sweep and how it was run, and decides what may change when it is resumed.
 
-`resume --set` and `run FILE --or-resume` make one comparison: of the resolved sweep file before and after.
+`resume --set` and `run FILE --or-resume` both compare the resolved sweep file before and after.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ CHANGEABLE = (
     *("checkpoint", "resources.max_concurrent", "resources.max_share"),
     *("resources.trial_hours", "resources.epoch_minutes"),
 )
-"""Keys that change when a sweep ends and how it is run, but nothing of what was trained."""
+"""Keys that change when a sweep ends or how it is run, but not what has been trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """A sweep that is there already."""
+    """An existing sweep that can be resumed."""
 
     folder: ResultsFolder
     spec: Spec
     import_folders: tuple[Path, ...]
     working_folder: Path
     simulated_gpus: int | None
-    memo: bool  # whether trials of earlier sweeps may answer its own, as `run` was told
-    file: Mapping[str, Value] | None = None  # the resolved file, where the sweep goes on with what it says now
+    memo: bool  # whether results of earlier sweeps are reused, as `run` was asked
+    file: Mapping[str, Value] | None = None  # the resolved file as it is now, if the sweep is resumed from it
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key of two resolved sweep files whose values are not the same; None for one that is not there."""
+    """A key whose values differ in two resolved sweep files; None stands for a missing key."""
 
     keys: tuple[str | int, ...]
     before: Value
@@ -51,24 +51,27 @@ class Difference:
 
     @property
     def path(self) -> str:
-        """The key as `--set` takes it."""
+        """The key as `--set` accepts it."""
         return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
 
     @property
     def is_changeable(self) -> bool:
-        """Whether a sweep that has begun can go on with it."""
+        """True if a sweep that has begun can continue with the change."""
         return any(self.path == known or self.path.startswith(f"{known}.") for known in CHANGEABLE)
 
 
 def differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
-    """Yield where two resolved sweep files differ: mappings by key, lists of as many mappings one by one."""
+    """Yield the differences of two resolved sweep files.
+
+    Mappings are compared key by key, and lists of equally many mappings item by item.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
             yield from differences(before.get(key), after.get(key), (*keys, key))
     elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
         for at, pair in enumerate(zip(before, after, strict=True)):
             yield from differences(*pair, (*keys, at))
-    elif json.dumps(before) != json.dumps(after):  # as text, for 1 trains otherwise than 1.0
+    elif json.dumps(before) != json.dumps(after):  # as text, because 1 and 1.0 train differently
         yield Difference(keys, before, after)
 
 
@@ -79,8 +82,9 @@ def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
     """Return a sweep with changes to `CHANGEABLE` keys.
 
-    Raises InputError if there is no such sweep or a change is none of these, StoreError if its sweep.json
-    is damaged.
+    Raises:
+        InputError: if there is no such sweep, or another key is changed.
+        StoreError: if its sweep.json is damaged.
     """
     folder = ResultsFolder.open(results, sweep)
     info = folder.read_info()
@@ -92,20 +96,23 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
         spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
         refuse(_problems(differences(before, spec.to_json_dict()), "--set "))
     there = tuple(path for path in info.import_folders if path.is_dir())
-    there = there or (Path.cwd(),)  # another machine's code
+    there = there or (Path.cwd(),)  # another machine's folders: search the current one
     return Reopened(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
 
 
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[Reopened, list[str]]:
-    """Return the sweep of a file's name with what the file has changed, and a line for each change.
+    """Return the sweep named in a sweep file with the changes of that file, and a line for each change.
 
-    What was changed by ``resume --set`` stays, unless the file has another value than when the sweep began or it was
-    last gone on with by this way. Raises InputError that lists what the file has changed and cannot, else as `reopen`.
+    Changes made by ``resume --set`` stay, unless the file's value has changed since the sweep began or was last resumed
+    from the file.
+
+    Raises:
+        InputError: listing all changes that are not possible; otherwise see `reopen`.
     """
     reopened = reopen(results, spec.name)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
     before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
-    before["name"] = now["name"]  # that of its folder, which may have been renamed
+    before["name"] = now["name"]  # its folder may have been renamed
     found = list(differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
@@ -124,7 +131,7 @@ def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
-    """Return plain data with another value at a place."""
+    """Return a copy of plain data with another value at a path."""
     if not keys:
         return value
     first, *rest = keys
@@ -135,7 +142,7 @@ def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
 
 
 def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:
-    """Yield a problem for each difference that a sweep cannot go on with; the way out stands in the last."""
+    """Yield a problem for each change that is not possible; the last one has the hint."""
     wrong = [one for one in found if not one.is_changeable]
     for at, one in enumerate(wrong, start=1):
         what = f"is {_shown(one.after)}, but the sweep began with {_shown(one.before)}"
@@ -153,9 +160,9 @@ def _shown(value: Value) -> str:
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
 ) -> Reopened:
-    """Return a sweep whose ``confirm`` says this, and where nothing is said what its file does, or the defaults.
+    """Return a sweep with these settings of ``confirm``; others come from its file or the defaults.
 
-    ``budget``: a share of the search's epochs such as ``20%``, or ``none`` for no bound. Raises as `reopen`.
+    ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`.
     """
     known = reopen(results, sweep).spec.confirm
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}

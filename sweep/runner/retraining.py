@@ -1,4 +1,4 @@
-"""A configuration of a sweep at full length: a sweep of its own, with several seeds and nothing that ends it early."""
+"""Trains a configuration of a sweep at full length: a sweep of its own, with several seeds and no early end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sweep.spec import Spec, parse, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder, free_name
 
-LONGEST = 80  # characters that the name of the sweep before has in that of this one
+LONGEST = 80  # longest part of the original sweep's name in the new name
 UNTOLD = "no data is held out: {} is measured on training examples and says nothing about new ones"
 
 
 @dataclass(frozen=True, slots=True)
 class Retraining:
-    """A sweep that can be run, and where it comes from."""
+    """A sweep that can be run, and its origin."""
 
     spec: Spec
-    text: str  # its file
-    sweep: Reopened  # the one that it is made of
+    text: str  # its sweep file
+    sweep: Reopened  # the original sweep
     trial: int
     origin: dict[str, object]
     notes: tuple[str, ...]
@@ -33,18 +33,18 @@ class Retraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is to be trained again, and how."""
+    """Options of a retraining."""
 
-    trial: int | None = None  # None: the first of the best configuration
-    epochs: int | None = None  # None: the trial's
-    seeds: int = 1  # counted on from the trial's own
-    all_data: bool = False  # nothing is held out
+    trial: int | None = None  # None: the first trial of the best configuration
+    epochs: int | None = None  # None: as many as the trial
+    seeds: int = 1  # starting with the trial's own seed
+    all_data: bool = False  # hold no data out
     name: str | None = None  # of the new sweep
     assignments: Sequence[str] = ()  # changes to keys of its file
 
 
 def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
-    """Return the sweep file of a trial, or of the best configuration, at another length. Raises `InputError`."""
+    """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
     trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data
     if trial is None:
@@ -64,7 +64,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
     for metric in _metrics(keys):
-        metric.pop("target", None)  # it would end a trial early
+        metric.pop("target", None)  # a target would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
         _hold_nothing_out(keys, sweep.spec.constraints)
@@ -96,7 +96,7 @@ def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str
 
 
 def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str]) -> None:
-    """Raise `InputError` where something waits for a validation that there will not be."""
+    """Raise `InputError` if a setting depends on a validation, since no data will be held out."""
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
     is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
@@ -108,14 +108,14 @@ def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str])
 
 
 def check_joins(source: Source) -> None:
-    """Raise `InputError` for a trainable that no loop of ours trains: it would leave its validation data out."""
+    """Raise `InputError` unless the trainable is a `KerasTrainable`; others would leave out their validation data."""
     if not source.derives_from(KERAS_TRAINABLE):
         what = f"{source.trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
         raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")
 
 
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
-    """Train on all data; what was measured on held-out data is measured on that, and nothing constrains it."""
+    """Change a sweep file to train on all data: metrics use that data, constraints on held-out data are removed."""
     keys["constraints"] = [one.text for one in constraints if not any(name.startswith("val_") for name in one.names)]
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
@@ -124,7 +124,7 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
 
 
 def _metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
-    """Return the metrics of a file as they lie in it."""
+    """Return the metrics in a sweep file, whichever key has them; changing them changes the file."""
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]
     return [metric for metric in found if isinstance(metric, dict)]

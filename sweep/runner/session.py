@@ -1,6 +1,6 @@
-"""Runs or resumes one sweep: puts its parts together, drives them, and takes them apart again.
+"""Runs or resumes one sweep: builds its parts, drives them and closes them.
 
-At its beginning sweep.json is brought up to date, at its end ``configurations.parquet`` is written.
+Each session updates sweep.json at its start and writes ``configurations.parquet`` at its end.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from sweep.text import counted
 __all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]
 
 MakeView: TypeAlias = Callable[[ResultsFolder, TextIO], View]
-"""Makes the view of a session, once its folder and the terminal are known."""
+"""Builds the view of a session from its results folder and the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What a session trains."""
+    """The sweep that a session trains, and the location of its code."""
 
     spec: Spec
     source: Source  # of the trainable
-    import_folders: Sequence[Path]  # where its modules are looked for
-    working_folder: Path = field(default_factory=Path.cwd)  # in which trials begin
-    given: object = None  # the trainable's class or function itself, where no module has it
-    file: Mapping[str, Value] | None = None  # as of `Reopened`
+    import_folders: Sequence[Path]  # searched for its modules
+    working_folder: Path = field(default_factory=Path.cwd)  # the working folder of trials at their start
+    given: object = None  # the class or function itself, if it cannot be imported from a module
+    file: Mapping[str, Value] | None = None  # see `Reopened`
 
 
 def run(
@@ -63,9 +63,14 @@ def run(
     view: MakeView,
     origin: Mapping[str, object] | None = None,
 ) -> Outcome:
-    """Start a sweep in a new results folder; raises InputError before anything is trained.
+    """Start a sweep in a new results folder.
 
-    ``text`` is its file, ``origin`` the sweep and trial that it was made of, for its sweep.json.
+    Arguments:
+        text: content of the sweep file.
+        origin: the sweep and trial that this sweep was made from, recorded in sweep.json.
+
+    Raises:
+        InputError: before anything is trained.
     """
     spec, folders = training.spec, training.import_folders
     methods.check(spec, folders)
@@ -92,14 +97,14 @@ def run(
         try:
             return Session(training, folder, options, view, ending, before).run()
         except (SweepError, OSError, KeyboardInterrupt, StoppedAtOnce):
-            if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
+            if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: free the name
                 with ending.making:
                     folder.remove()
             raise
 
 
 def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, given: object = None) -> Outcome:
-    """Go on with a sweep from its log; ``given`` as of a `Training`."""
+    """Resume a sweep from its log; ``given`` is described in `Training`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
     again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
@@ -124,26 +129,29 @@ def _check_inline(spec: Spec, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Trains a sweep in its folder until it is over, or is to end."""
+    """Trains a sweep in its folder until it is over or must stop."""
 
     training: Training
     folder: ResultsFolder
     options: Options
     view: MakeView
     ending: Ending
-    before: str  # said where it is interrupted before a trial has begun
+    before: str  # message for an interruption before the first trial
 
     @property
     def spec(self) -> Spec:
         return self.training.spec
 
     def run(self) -> Outcome:
-        """Train, once more for the fresh seeds where a limit has ended the search, and test those that are left."""
+        """Train the sweep, confirm its finalists and test the best models.
+
+        If a limit ended the search, the confirmation runs in a second session of its own.
+        """
         outcome = self._drive()
-        cut = False  # something is left for another command, since this one is to end
+        cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:
-            """Return whether what comes next is not to begin."""
+            """Return whether the next step must not begin."""
             nonlocal cut
             cut = self.ending.asked
             return cut
@@ -154,15 +162,15 @@ class Session:
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:
                 restoring.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
-        # A user's own process goes on to something else where it is not told.
+        # a user's own process would otherwise carry on without knowing that it was asked to stop
         told = self.ending.asked and self.options.embedded
         return replace(outcome, interrupted=outcome.interrupted or cut or told)
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
-            stop_requests.take_requests(folder)  # what was asked of a process that has ended
-            _clean(folder.path)  # what a killed session has left
+            stop_requests.take_requests(folder)  # requests to a process that has ended
+            _clean(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
                 note_changes(folder, self.training, view.say)
@@ -171,12 +179,12 @@ class Session:
                         spec, source = self.spec, self.training.source
                         found = connecting.backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
-                    except SystemExit as error:  # of Ray's own handler of SIGTERM
+                    except SystemExit as error:  # raised by Ray's handler of SIGTERM
                         raise Interrupted(self.before) from error
                     ending.check(self.before)
                     return self._trained(job, view, trains, copy)
             except Exception as error:
-                if ending.lost:  # and what follows from that
+                if ending.lost:  # the error is a consequence of that
                     raise StoppedAtOnce(ending.lost) from error
                 raise
             finally:
@@ -194,7 +202,7 @@ class Session:
             objective=spec.objectives[0],
             workers=spec.resources.workers,
             servers=spec.resources.servers,
-            together=spec.together if self.options.reuse else 1,  # else each has a process of its own
+            together=spec.together if self.options.reuse else 1,  # without reuse, each trial has a process of its own
             session=uuid.uuid4().hex[:12],
             checkpoint_every_s=spec.checkpoint.every_s,
             checkpoint_keep=spec.checkpoint.keep,
@@ -217,9 +225,9 @@ class Session:
         )
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
-        """Train all trials, and tell what became of them."""
+        """Train all trials, report what was reused, and return the outcome."""
         spec, options, ending = self.spec, self.options, self.ending
-        folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may go to other folders
+        folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
         searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say)
@@ -253,7 +261,7 @@ class Session:
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
 
             def past() -> Iterator[Event]:
-                """Yield what is in the log, event by event: a long sweep has millions."""
+                """Replay the logged events in the coordinator and yield each; there may be too many to keep."""
                 with naming(self.folder.log):
                     for event in store_log.read(self.folder.log):
                         change = coordinator.recall(event)
@@ -265,10 +273,10 @@ class Session:
             keeper.begin()
             followers = ExitStack()
             try:
-                followers.callback(_write_configurations, folder)  # at the end, after the tables
+                followers.callback(_write_configurations, folder)  # last of all, after the tables
                 for follower in (TableWriter, *options.followers):
                     followers.enter_context(follower(folder))
-                ending.check(self.before)  # from here on the log knows of this session
+                ending.check(self.before)  # after this line the log records this session
                 again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
                 if options.retry_failed:
                     view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
@@ -276,13 +284,13 @@ class Session:
                     if not coordinator.stopping:
                         backend.train(coordinator)
                 except BaseException as crash:
-                    if not ending.lost:  # else it is as a kill; Ray makes other errors of what its callbacks raise
+                    if not ending.lost:  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
                         coordinator.crash(crash)
                     raise
                 ended = coordinator.close()
             finally:
                 full = _closed(followers)
-                if not coordinator.fault:  # else another driver may own what is there
+                if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     keeper.close()
         if coordinator.error:
             raise coordinator.error
@@ -297,11 +305,11 @@ class Session:
 
 
 class _Answers:
-    """Counts the trials that an earlier sweep has trained, or begun."""
+    """Counts the trials that were answered or begun by an earlier sweep."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, str] = {}  # open trials that another sweep has begun
-        self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep, and by what became of them
+        self._taken: dict[int, str] = {}  # open trials that continue from another sweep, and that sweep
+        self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
 
     def on(self, change: Change) -> None:
         match change:
@@ -319,7 +327,7 @@ class _Answers:
 
 
 class _Data:
-    """Hears when a trial has seen other data than those before."""
+    """Watches whether trials have loaded different data."""
 
     def __init__(self, sweep: str) -> None:
         self._sweep = sweep
@@ -327,7 +335,7 @@ class _Data:
         self._told = ""
 
     def on(self, change: Change) -> str:
-        """Return what to say of it: once, even where more trials follow."""
+        """Return a message if the trial's data differ from those of earlier trials; only once, otherwise ""."""
         event = change.event
         if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
@@ -340,7 +348,10 @@ class _Data:
 
 
 def _closed(followers: ExitStack) -> str | None:
-    """Return why the tables could not be brought up to date: they are derived from the log, and no loss."""
+    """Close the followers; return why the tables could not be updated, or None.
+
+    The tables are derived from the log, so nothing is lost.
+    """
     try:
         followers.close()
     except StoreError as error:
@@ -349,7 +360,7 @@ def _closed(followers: ExitStack) -> str | None:
 
 
 def _clean(folder: Path, job: Job | None = None) -> None:
-    """Remove what sessions leave; at the end of one, of what lies outside of the folder only its own."""
+    """Remove temporary files of sessions, and their shared data outside the folder: all of it, or that of ``job``."""
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
@@ -359,7 +370,7 @@ def _clean(folder: Path, job: Job | None = None) -> None:
 
 
 def describe_source(source: Source) -> dict[str, object]:
-    """Return what sweep.json says of a trainable's code."""
+    """Return the description of a trainable's code for sweep.json."""
     return {
         "trainable": source.trainable,
         "modules": sorted(source.files),
@@ -370,13 +381,13 @@ def describe_source(source: Source) -> dict[str, object]:
 
 
 def note_changes(folder: ResultsFolder, training: Training, say: Callable[[str], None]) -> None:
-    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
+    """Update sweep.json if the sweep is resumed with other limits, other code or other versions of packages."""
     info = folder.read_info()
     now = info.changed(spec=training.spec.to_json_dict(), source=describe_source(training.source))
     if folder.log.exists():
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
-        now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
+        now = now.changed(source={**now.source, "changed": True})  # its trials must not answer trials of other sweeps
         if not info.is_mixed:
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
     file = info.file if training.file is None else training.file
@@ -385,7 +396,7 @@ def note_changes(folder: ResultsFolder, training: Training, say: Callable[[str],
 
 
 def note_other_code(folder: ResultsFolder) -> None:
-    """Keep in sweep.json that some of a sweep's trials were trained with other code than it began with."""
+    """Record in sweep.json that some trials were trained with other code than the sweep began with."""
     info = folder.read_info()
     if not info.is_mixed:
         folder.write_info(info.changed(source={**info.source, "changed": True}))

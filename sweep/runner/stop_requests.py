@@ -1,4 +1,4 @@
-"""How a sweep ends before its trials do: signals, ``sweep stop`` and a dead Ray ask for it, and the driver obeys."""
+"""Stops a sweep early: signals, ``sweep stop`` or a dead Ray request it, and the driver complies."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from sweep.store.ledger import Ended, Interrupted, Ledger
 from sweep.store.object_store import StoreAway
 
 _LOOK_S, _LOOK_AFAR_S, _AGAIN_S = 0.1, 1.0, 2.0
-_LEAVING_S = 10.0  # more than a process takes to end, or to make a folder
+_LEAVING_S = 10.0  # longer than a process takes to end or to create a folder
 
 
 class Ending:
     """Ends the sessions of one command early, after the running epochs or at once.
 
-    `first` and `second` are called by a thread; what they ask for is done in the driver's own, by `look` and `obey`.
+    `first` and `second` are called by another thread; `look` and `obey` act on their requests in the driver's thread.
     """
 
     def __init__(self, folder: ResultsFolder, *, embedded: bool) -> None:
@@ -35,31 +35,31 @@ class Ending:
         self._view: View | None = None
         self._stop_file: Path | None = None
         self._wanted = False
-        self.making = threading.Lock()  # held while the folder is made or removed: last words say which it is
-        self.lost = ""  # why it is to end at once
+        self.making = threading.Lock()  # held while the folder is made or removed, for a correct last message
+        self.lost = ""  # why the session must end at once
 
     @property
     def asked(self) -> bool:
-        """Whether whoever runs the sweep wants it to end now: it is interrupted."""
+        """True if the user has asked to stop, so that the sweep counts as interrupted."""
         return self._wanted or self._signals.asked
 
     @contextmanager
     def heeded(self, before: str) -> Iterator[None]:
-        """Let signals end what is in the block. Raises `Interrupted` for one that came ``before`` it."""
+        """Handle signals inside the block. Raises `Interrupted`, with the message ``before``, if one came earlier."""
         with interruption.heard(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
             signals.check(before)
             try:
                 yield
             finally:
-                if self._folder.info.exists():  # what follows loses nothing of it
+                if self._folder.info.exists():  # the sweep exists: from here on an interruption loses nothing of it
                     signals.last_words = f"interrupted; {self._again}"
                 if self.lost and not self._embedded:  # another thread ends this process
                     time.sleep(_LEAVING_S)
 
     @contextmanager
     def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
-        """Tell this view, and the workers by this file."""
+        """Send messages to this view and stop the workers with this file, inside the block."""
         self._view, self._stop_file = view, stop_file
         try:
             yield
@@ -67,20 +67,20 @@ class Ending:
             self._view = self._stop_file = None
 
     def first(self) -> None:
-        """Let the running epochs be the last."""
+        """Stop after the running epochs."""
         if self._stop_file is not None:
             touch(self._stop_file)
         if self._view is not None:
             self._view.say("stopping after the running epochs; once more to stop at once")
 
     def second(self) -> None:
-        """End at once."""
+        """Stop at once."""
         self.leave("stopped at once")
 
     def leave(self, why: str) -> None:
-        """End this process now: what was reported is in the log, and a local Ray dies with its driver.
+        """End this process now. All reported epochs are logged, and a local Ray dies with its driver.
 
-        One that is a user's own lives on: its driver's thread ends the session as soon as it looks.
+        A user's own process is not ended; the driver's thread ends the session at its next look.
         """
         first, self.lost = not self.lost, self.lost or why
         if self._embedded or not first:
@@ -90,17 +90,21 @@ class Ending:
         interruption.exit_now(f"{why}; {again}", self._view.close if self._view else lambda: None)
 
     def check(self, before: str) -> None:
-        """Raise `Interrupted` where a signal has come before the session has begun."""
-        self._signals.restore()  # Ray puts a handler of its own in place of ours when it starts
+        """Raise `Interrupted` if a signal came before the session began."""
+        self._signals.restore()  # Ray replaces our handler when it starts
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:
-        """Do what signals ask: start no more trials."""
+        """Start no more trials if a signal asked for that."""
         if self._signals.asked:
             coordinator.stop(INTERRUPTED)
 
     def obey(self, coordinator: Coordinator) -> None:
-        """Do what other processes ask. Raises `StoppedAtOnce` where the session ends at once and this process not."""
+        """Carry out the requests of other processes.
+
+        Raises:
+            StoppedAtOnce: if the session must end at once in a process that must survive.
+        """
         for request in take_requests(self._folder):
             if request.trial is not None:
                 coordinator.stop_trial(request.trial, now=request.now)
@@ -121,14 +125,15 @@ class Ending:
 
 def touch(stop_file: Path) -> None:
     """Ask the workers to end their trials."""
-    with suppress(OSError):  # a full disk: each trial is stopped when it reports next
+    with suppress(OSError):  # a full disk: each trial is stopped at its next report
         stop_file.touch()
 
 
 def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
-    """Stop a sweep or one of its trials, and wait until it is; what became of it.
+    """Stop a sweep or one of its trials, wait until it has stopped, and return the result in words.
 
-    Raises `InputError` where there is nothing to stop.
+    Raises:
+        InputError: if there is nothing to stop.
     """
     folder = ResultsFolder.open(results, sweep)
     if not folder.is_running():
@@ -156,7 +161,7 @@ def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
 
 @contextmanager
 def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
-    """A function that asks again now and then: a session that begins forgets what was asked before it."""
+    """Yield a function that repeats the request from time to time, because a new session forgets earlier requests."""
     asked_at: float | None = None
 
     def ask() -> None:
@@ -165,7 +170,7 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
             leave_request(folder, request)
             asked_at = time.monotonic()
         time.sleep(_LOOK_S if folder.runs_here else _LOOK_AFAR_S)
-        with suppress(StoreAway):  # the next look may do
+        with suppress(StoreAway):  # the next attempt may succeed
             folder.refresh()
 
     try:
@@ -175,11 +180,15 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
 
 
 def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
-    """Return the log and its end, in which the trial has not ended. Raises `InputError` if it has, or is not known."""
+    """Return the ledger of a log and the byte where the log ends.
+
+    Raises:
+        InputError: if the trial is unknown or has ended.
+    """
     ledger, offset = Ledger(keep_epochs=False), 0
     for _, end in ledger.follow(folder.log):
         offset = end
-    if trial > max(ledger.trials, default=-1):  # those before it start in an order of their own: its turn may come yet
+    if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
         raise folder.no_trial(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
@@ -191,9 +200,9 @@ _NAME = re.compile(r"stop(?:-trial-(\d+))?(-now)?")
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """End the sweep, or one trial of it: after the present epoch, or at once."""
+    """A request to end a sweep or one of its trials, after the present epoch or at once."""
 
-    trial: int | None = None  # None: all of the sweep
+    trial: int | None = None  # None: the whole sweep
     now: bool = False
 
     @property
@@ -213,7 +222,7 @@ def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Ask no more."""
+    """Delete a request that was not taken."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
     if (store := folder.store) is not None:
@@ -222,11 +231,11 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """Return the requests that are there, no more of them afterwards."""
+    """Return and delete the pending requests."""
     found: list[StopRequest] = []
     try:
         paths = sorted(folder.requests.iterdir())
-    except OSError:  # nobody has asked for anything yet
+    except OSError:  # no request was ever made
         return found
     for path in paths:
         if match := _NAME.fullmatch(path.name):

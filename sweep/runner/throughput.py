@@ -1,7 +1,7 @@
-"""How many examples a second a trial trains by batch size, precision, micro-batches and replicas, measured.
+"""Measures the training throughput by batch size, precision, micro-batches and replicas, in examples per second.
 
-For `plan --tune-throughput`: one thing is changed after the other, from what the sweep file says. Each way is measured
-in a process of its own, so that its memory is its own and one that does not fit takes nothing along.
+For `plan --tune-throughput`. One setting is changed at a time, starting from the sweep file. Each combination is
+measured in a process of its own, so that its memory is separate and running out of it does no harm.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from sweep.runner.trials import Terms
 from sweep.spec import Spec
 
 EXAMPLES = 4096
-"""Of an epoch that is measured, about: it is cut to so many updates."""
+"""Approximate number of examples in a measured epoch; its number of updates follows from this."""
 EPOCHS, LEAST_S = 12, 1.0
-"""Epochs that are measured at most, after a first one; fewer once they have taken so long together."""
+"""Largest number of measured epochs after a first one, and seconds after which measuring stops earlier."""
 FASTER = 1.05
-"""How much faster a way has to be to be preferred: less is noise."""
+"""Minimum ratio of throughput for preferring a setting; smaller differences are noise."""
 DOUBLINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to train a configuration."""
+    """One combination of settings to train a configuration with."""
 
     batch_size: int
     precision: str
@@ -42,7 +42,7 @@ class Way:
     replicas: int
 
     def params(self, others: Params) -> dict[str, Value]:
-        """Return the hyperparameters of a trial that trains so, in short epochs."""
+        """Return the hyperparameters of a trial with these settings and short epochs."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
         return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
@@ -50,7 +50,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a way came to; ``failed`` says why it has no numbers."""
+    """Throughput and memory of a combination; ``failed`` is the reason if there are none."""
 
     way: Way
     examples_per_s: float = 0.0
@@ -59,20 +59,20 @@ class Measured:
 
     @property
     def fits(self) -> bool:
-        """Whether it trained."""
+        """True if it trained without error."""
         return not self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """All ways in the order in which they were tried; the first is that of the file."""
+    """All combinations in the order of measurement, the sweep file's first, and the fastest of them."""
 
     tried: tuple[Measured, ...]
     fastest: Measured
 
     @property
     def times(self) -> float:
-        """How many times as many examples a second the fastest way trains as the file's."""
+        """Ratio of the fastest throughput to that of the sweep file's settings."""
         return self.fastest.examples_per_s / self.tried[0].examples_per_s
 
 
@@ -80,7 +80,11 @@ Measure = Callable[[Way], Measured]
 
 
 def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int) -> Throughput:
-    """Measure ways to train a configuration on up to so many devices. Raises `TrainableError` if its own fails."""
+    """Measure settings for a configuration on up to ``most_replicas`` devices.
+
+    Raises:
+        TrainableError: if the settings of the sweep file fail.
+    """
     assignment = Terms(spec).trial(0, dict(params), devices)
 
     def measure(way: Way) -> Measured:
@@ -103,13 +107,13 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, 
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
-    """Return the precisions that are worth a try on these devices."""
+    """Return the precisions worth trying on these devices."""
     half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
 
 def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
-    """Change one thing after the other, and keep what is faster. Raises `TrainableError` where the first way fails."""
+    """Change one setting at a time and keep what is faster. Raises `TrainableError` if the first combination fails."""
     tried = [measure(first)]
     best = tried[0]
     if not best.fits:
@@ -161,7 +165,7 @@ def _in_a_process(way: Way, trainable: str, folders: Sequence[Path], assignment:
 
 
 def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
-    """Train some short epochs in this process."""
+    """Train a few short epochs in this process."""
     heard: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:
@@ -172,7 +176,7 @@ def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Ass
         made = load_trainable(trainable, folders, seed=assignment.data_seed)()
         made.begin(assignment)
         made.train(report)
-    except Exception as error:  # the border to the user's code
+    except Exception as error:  # any error of the user's code
         reason = "out of memory" if memory.is_short(error) else in_short(error)
         return Measured(way, failed=reason)
     counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]

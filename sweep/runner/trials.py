@@ -1,12 +1,11 @@
 """The trials of a sweep as its coordinator chooses, starts and follows them.
 
-An `OpenTrial` has not ended for good. `Terms` says what the sweep file asks of each trial: how it is trained, and which
-reports end it. `AuxiliaryTrials` are not chosen by the searcher: the baseline before the search, and after it fresh
-seeds for those that could still be best. `Upcoming` says which trial of the search starts next: where the order is
-free, the one whose compiled structure the free worker holds. `Pauses` says which of them pause, where the scheduler
-lets them or the method is a population: such a trial is interrupted in the log, saved, and gone on with by any worker
-once its rule no longer holds it. All of it follows from the events, so that a session that
-goes on starts what the one before would have started.
+An `OpenTrial` has not ended for good. `Terms` builds trials from the sweep file and decides which reports end them.
+`AuxiliaryTrials` are those that the searcher does not choose: the baseline, and fresh seeds for finalists after the
+search. `Upcoming` chooses which trial of the search starts next: if the order is free, one whose compiled structure the
+free worker already holds. `Pauses` decides which trials pause, if the scheduler or the population lets them. A paused
+trial is interrupted in the log, saved, and resumed by any worker once its rule no longer holds it. All of this follows
+from the events, so a resumed session starts the same trials as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -36,38 +35,38 @@ from sweep.text import guess
 
 @dataclass
 class OpenTrial:
-    """How far one trial has come, and what was decided about it."""
+    """Progress of one open trial and the decisions about it."""
 
     state: TrialState
     epochs: int
-    decisions: tuple[int, ...]  # epochs at which it can be pruned, or pause
+    decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
-    diverged: str = ""  # why it has, with its last epoch
-    reached: str | None = None  # that it has the sweep's target, in words
-    interrupted: bool = False  # and no worker has had it since
-    restarts: int = 0  # in this session, of lost workers
+    diverged: str = ""  # why it diverged in its last epoch; empty if it did not
+    reached: str | None = None  # that it reached the sweep's target, in words
+    interrupted: bool = False  # and no worker has trained it since
+    restarts: int = 0  # number of lost workers in this session
     lost_nodes: int = 0  # in this session
-    accumulate: int = 1  # parts of each batch that it is known to need, in this session
-    outgrown: bool = False  # its worker gives it back, to be trained in another process
-    moved: bool = False  # it was given back once
-    unwanted: bool = False  # somebody asked that it be stopped
-    pauses: bool = False  # at its decisions it may be left, to go on later
-    paused: int = 0  # it is left: the how manieth that was, of all pauses
+    accumulate: int = 1  # micro-batches per batch that it needs, as learned in this session
+    outgrown: bool = False  # its worker handed it back, to be trained in another process
+    moved: bool = False  # it was handed back before
+    unwanted: bool = False  # a user asked to stop it
+    pauses: bool = False  # it may pause at its decision epochs
+    paused: int = 0  # position in the order of pauses; 0 while it is not paused
 
     @property
     def started(self) -> TrialStarted:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """Return the end of this trial, now."""
+        """Return the event that ends this trial now."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
     def dismissed(self, reason: str) -> TrialEnded:
-        """Return the end of this trial because somebody asked for it."""
+        """Return the event that prunes this trial on a user's request."""
         return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
 
     def overdue(self) -> TrialEnded | None:
-        """Return the end that its epochs have come to."""
+        """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""
         if self.diverged:
             return self.end(Status.DIVERGED, self.diverged, Facts())
         if self.state.epoch >= self.epochs:
@@ -80,13 +79,18 @@ class OpenTrial:
 
 
 class Terms:
-    """The terms on which all trials of a sweep are trained."""
+    """Builds the trials of a sweep as its file describes them, and decides which reports end them."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec, self._objective = spec, spec.objectives[0]
 
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
-        """Return a trial as a worker gets it."""
+        """Return the order for a worker to train this trial.
+
+        Arguments:
+            to_beat: see `Order`.
+            known_data: fingerprint of the data for which an earlier sweep has the result; None if it has none.
+        """
         started, shares = trial.started, self._spec.resources.gpus == "auto"
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
@@ -102,7 +106,7 @@ class Terms:
         )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
-        """Return a trial as a trainable gets it."""
+        """Return the assignment that the trainable receives."""
         spec = self._spec
         return Assignment(
             trial=started.trial,
@@ -119,7 +123,7 @@ class Terms:
         )
 
     def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
-        """Return a trial that is no part of the sweep: with its first seed, and its first fold."""
+        """Return an assignment for a trial outside the sweep, with the first seed and the first fold."""
         return self.assignment(self.start(0, params, number), devices)
 
     def start(
@@ -130,10 +134,12 @@ class Terms:
         role: Role = Role.SEARCH,
         parent: Parent | None = None,
     ) -> TrialStarted:
-        """Return a trial that begins now.
+        """Return the event that starts a trial now.
 
-        ``place`` counts the trials of a search, or those of a configuration where it has another role; ``number`` is
-        the same unless given.
+        Arguments:
+            place: number within the search or, for other roles, among the trials of the configuration.
+            number: the trial's number; by default ``place``.
+            parent: the trial and epoch that it is a copy of.
         """
         number = place if number is None else number
         each = place % self._spec.trials_each if role is Role.SEARCH else place
@@ -153,7 +159,7 @@ class Terms:
         )
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
-        """Return a trial's end, or an interruption where it is a failure and has not been tried again often enough."""
+        """Return the end of a trial, changed to an interruption if it failed and has retries left."""
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
             return end
@@ -161,7 +167,7 @@ class Terms:
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
-        """Return a trial's end; infeasible where it completed, and its last metrics do not meet the constraints."""
+        """Return the end of a trial, marked infeasible if it completed but its last metrics violate a constraint."""
         wrong = self._objective.violated(metrics) if end.status is Status.COMPLETED else []
         if not wrong:
             return end
@@ -172,7 +178,11 @@ class Terms:
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
     ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
-        """Return the new epochs of a trial; one without an objective, or what a constraint names, ends it before."""
+        """Return the trial's new epochs and, if one lacks a required metric, the failure that ends it.
+
+        Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
+        out.
+        """
         epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
         asked = {objective.name: "is the sweep's" for objective in self._spec.objectives}
         for constraint in self._spec.constraints:
@@ -192,24 +202,24 @@ class Terms:
         return epochs, None
 
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
-        """Return that a metric such as ``val/loss`` is torn into calculations in a constraint; empty if none is."""
+        """Return a hint that a metric such as ``val/loss`` needs backquotes in a constraint; empty if not needed."""
         texts = [one.text for one in self._spec.constraints if name in one.names]
         torn = [metric for metric in epoch.metrics if name in metric and any(metric in text for text in texts)]
         return f"put a name such as {torn[0]} in backquotes: `{torn[0]}`" if torn else ""
 
 
 class AuxiliaryTrials:
-    """What trials there are beside the search's, and how those of the search are numbered among them."""
+    """Chooses the baseline's and the confirmation's trials, and numbers all trials of the sweep."""
 
     def __init__(self, spec: Spec, terms: Terms, ledger: Ledger) -> None:
         self._spec, self._terms, self._ledger = spec, terms, ledger
-        self._baseline = 0  # trials of it that have begun
+        self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
-        self._race: Race | None = None  # as it stands; None where trials began or ended since
+        self._race: Race | None = None  # cached state of the confirmation; None if trials began or ended since
 
     def observe(self, change: Change) -> None:
-        """Count an event in."""
+        """Update the counts with a change."""
         if isinstance(change, Started):
             trial = change.trial
             self._highest = max(self._highest, trial.number)
@@ -219,23 +229,23 @@ class AuxiliaryTrials:
             self._race = None
 
     def has(self, trial: int) -> bool:
-        """Return whether a trial is none of the search: then nothing ends it before its last epoch."""
+        """Return whether a trial is not part of the search; nothing ends such a trial before its last epoch."""
         return self._ledger.trials[trial].place is None
 
     def searched(self, place: int, params: Params, parent: Parent | None = None) -> TrialStarted:
-        """Return the trial of a place in the search, which begins now, or goes on from a parent."""
+        """Return the start of the search's trial number ``place``, possibly as a copy of a parent."""
         number = self._highest + 1 if self._confirmed else place + self._spec.baseline_trials
         return self._terms.start(place, params, number, parent=parent)
 
     def baseline(self) -> TrialStarted | None:
-        """Return the next trial of the baseline; None when all have begun."""
+        """Return the start of the next baseline trial; None if all have begun."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
         number = self._highest + 1 if self._confirmed else self._baseline
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def confirmation(self) -> TrialStarted | None:
-        """Return the next trial of the race; None when it is over, or waits for those that run."""
+        """Return the start of the next confirmation trial; None if it is over or must wait for running trials."""
         wanted = self.race().wanted
         if not wanted:
             return None
@@ -244,7 +254,7 @@ class AuxiliaryTrials:
         return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
 
     def complete(self) -> bool:
-        """Return whether all trials of the sweep have ended and its race is over; False where nobody knows how many."""
+        """Return whether all trials and the confirmation have ended; False if the number of trials is unknown."""
         trials, total = self._ledger.trials.values(), self._spec.all_trials
         if total is None or any(one.ended is None for one in trials):
             return False
@@ -252,14 +262,14 @@ class AuxiliaryTrials:
         return begun >= total and (self._spec.confirm is None or bool(self.race().over))
 
     def race(self) -> Race:
-        """Return how the race stands."""
+        """Return the state of the confirmation, computed again only after a trial began or ended."""
         if self._race is None:
             self._race = race(self._ledger, self._spec)
         return self._race
 
 
 def runs(ledger: Ledger, spec: Spec) -> list[Run]:
-    """Return the trials as far as a race looks at them."""
+    """Convert the ledger's trials for `confirmation`."""
     objective = spec.objectives[0]
 
     def run(one: TrialState) -> Run:
@@ -271,7 +281,7 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
 
 
 def race(ledger: Ledger, spec: Spec) -> Race:
-    """Return how the race after a search stands; none where the sweep file says nothing of one."""
+    """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
     confirm = spec.confirm
     if confirm is None:
         return Race()
@@ -280,59 +290,62 @@ def race(ledger: Ledger, spec: Spec) -> Race:
 
 
 LOOK_AHEAD = 64
-"""How far beyond the first trial that has not started another one may be preferred: none waits for long."""
+"""Trials beyond the first unstarted one among which `Upcoming` may choose; limited so that none waits for long."""
 
 
 class Upcoming:
-    """Chooses among the trials that have not started; trial n has the same parameters whenever it starts.
+    """Chooses the next trial to start. Trial n has the same parameters whenever it starts.
 
-    A method that learns is asked for one trial after the other. Else a worker is given, of the next trials, the first
-    one whose structure it holds, or else the first that fits no structure of another worker, or else the first.
+    If suggestions depend on events, trials start in order. Otherwise a worker gets the first of the next trials whose
+    structure it holds, else the first whose structure no other worker holds, else the first.
     """
 
     def __init__(self, searcher: Searcher, cap: int | None) -> None:
         self._searcher = searcher
         self._cap = cap
-        self._first = 0  # all trials before have started
-        self._beyond: set[int] = set()  # these have as well
+        self._first = 0  # all trials before this one have started
+        self._beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
-        self._waiting: dict[int, Params] = {}  # what the next trials will be, as far as looked at
-        self._running: dict[int, tuple[str, str | None]] = {}  # the worker of a trial, and its structure
-        self._held: dict[str, list[str]] = {}  # structures by worker, the one used last at the end
+        self._waiting: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
+        self._running: dict[int, tuple[str, str | None]] = {}  # worker and structure of each running trial
+        self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
     def started(self, trial: int) -> None:
-        """A trial has started, in this session or before."""
+        """Mark a trial as started, in this session or before."""
         self._waiting.pop(trial, None)
-        if trial >= self._first:  # else it is told once more
+        if trial >= self._first:  # otherwise it was already marked
             self._beyond.add(trial)
         while self._first in self._beyond:
             self._beyond.remove(self._first)
             self._first += 1
 
     def heard(self, trial: int, progress: Progress) -> None:
-        """Learn from a step which worker holds which structure; of one trial, the latest that it tells."""
+        """Learn from a worker's step which structures it holds.
+
+        A trial's later step may report a different structure, which then replaces the earlier one.
+        """
         _, before = self._running.get(trial, ("", None))
         structure = progress.facts.structure or before
         self._running[trial] = progress.worker, structure
         if structure is not None:
             held = self._held.setdefault(progress.worker, [])
             held[:] = [*(other for other in held if other not in (before, structure)), structure]
-            if progress.facts.structures:  # it has forgotten those used longest ago
+            if progress.facts.structures:  # the worker has dropped the least recently used ones
                 del held[: -progress.facts.structures]
         if progress.spoilt is not None:
             self.lost(trial)
 
     def ended(self, trial: int) -> None:
-        """A trial has ended; its worker keeps what it holds."""
+        """Forget a trial that has ended; its worker keeps its structures."""
         self._running.pop(trial, None)
 
     def lost(self, trial: int) -> None:
-        """The worker of a trial is gone, with all that it held."""
+        """Forget a trial's worker and all structures it held."""
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """Return the next trial for a worker; None when there is none to start, and there will be none."""
+        """Return number and parameters of the next trial for a worker; None if there is none to start."""
         first = next(self._next(), None)
         if first is None or not self._held or not self._searcher.foresees:
             return first
@@ -347,7 +360,7 @@ class Upcoming:
         return unheld or first
 
     def _next(self) -> Iterator[tuple[int, Params]]:
-        """Yield the next trials that have not started, as far as one may look ahead."""
+        """Yield the unstarted trials, up to the cap and at most `LOOK_AHEAD` beyond the first."""
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
                 return
@@ -363,7 +376,7 @@ class Upcoming:
             return self._waiting[trial]
         params = None if self.exhausted else self._searcher.suggest(trial)
         if params is None:
-            # Asked no more, unless what it would suggest depends on trials that run.
+            # Exhausted for good, unless the population may suggest more after trials that are running.
             self.exhausted = not (isinstance(self._searcher, Population) and self._searcher.waits)
         elif self._searcher.foresees:
             self._waiting[trial] = params
@@ -371,7 +384,7 @@ class Upcoming:
 
 
 def fits(params: Params, structure: str) -> bool:
-    """Return whether a trial would be built as that structure was."""
+    """Return whether a trial with these parameters would build this structure."""
     return Hyperparameters(params).agree(_reads(structure))
 
 
@@ -381,49 +394,58 @@ def _reads(structure: str) -> Reads:
 
 
 class Pauses:
-    """What the rule of a sweep says of its open trials."""
+    """Decides which open trials pause, resume or are given up, as the sweep's population or scheduler says.
+
+    Without such a rule, no trial pauses.
+    """
 
     def __init__(self, searcher: Searcher, scheduler: Scheduler, trials: Mapping[int, OpenTrial]) -> None:
-        """``trials``: those that have not ended, by number."""
+        """Initialize with all open trials by number; the mapping may change later."""
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
         self._trials = trials
         self._count = 0
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return a trial of the search that begins."""
+        """Return a new open trial of the search, with its decision epochs."""
         return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), pauses=self._rule is not None)
 
     def why(self, trial: OpenTrial) -> str | None:
-        """Return why a trial is not to train on for now; None for one that may."""
+        """Return why a trial must pause now; None if it may continue."""
         place = trial.state.place
         if self._rule is None or place is None or trial.state.epoch not in trial.decisions:
             return None
         return self._rule.holds(place)
 
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
-        """Return the interruption of a trial that pauses where it is; None for one that trains on."""
+        """Return the interruption of a trial that pauses at its present epoch; None if it continues."""
         why = self.why(trial)
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True) if why else None
 
     def note(self, trial: OpenTrial, *, paused: bool) -> None:
-        """Remember in which order trials paused, which is the one in which they are gone on with."""
+        """Record whether a trial is paused, and the order of pauses, in which trials resume."""
         self._count += paused
         trial.paused = self._count if paused else 0
 
     def ready(self, again: Iterable[int]) -> int | None:
-        """Return the first of those to be gone on with that none holds."""
+        """Return the first of these trials that its rule does not hold; None if all are held."""
         return next((trial for trial in again if not self.why(self._trials[trial])), None)
 
     def last(self) -> int | None:
-        """Return the trial that is trained on although it is held, once none trains and none is left to start."""
+        """Return the paused trial to resume anyway, because nothing is running and nothing is left to start.
+
+        None if no trial is paused, or its rule does not want any of them resumed.
+        """
         place = self._rule.last() if self._rule else None
         if place is None:
             return None
         return next((number for number, one in self._trials.items() if one.state.place == place), None)
 
     def dropped(self, *, rest: bool) -> list[TrialEnded]:
-        """Return the ends of those that pause for good; ``rest`` as of `Pausing`."""
+        """Return the ends of paused trials that their rule gives up.
+
+        ``rest``: nothing is running and `last` returned None, so that no paused trial can resume (see `Pausing`).
+        """
         whys = self._rule.dropped(rest=rest) if self._rule else {}
         numbers = {one.state.place: number for number, one in self._trials.items()} if whys else {}
         there = [(self._trials[numbers[place]], why) for place, why in whys.items() if place in numbers]

@@ -1,4 +1,4 @@
-"""What a sweep file asks for and a trainable leaves without effect, as far as its source tells."""
+"""Settings of a sweep file that have no effect on the trainable, as far as its source shows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items
 
 
 def settings(spec: Spec) -> tuple[str, ...]:
-    """Return the keys of `training` that are not as by default."""
+    """Return the keys of `training` whose values differ from their defaults."""
     return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
 
 
 def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield what the file asks of a function, or of a class of another kind, that surely does not look at it."""
+    """Yield the settings that a function or a class other than `KerasTrainable` certainly does not read."""
     if source.derives_from(KERAS_TRAINABLE):
         return
     kind, report = ("a function", "report") if source.is_function else ("no KerasTrainable", "assignment")
@@ -32,7 +32,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         )
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
-    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused in other words, or counted for it
+    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
     asked = [name for name in settings(spec) if name not in elsewhere]
     for name in source.reads_of_its_trial_not(asked, "training"):
         value = setting(spec.training[name])
@@ -42,7 +42,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the standard hyperparameters that the author's own methods or model leave without effect."""
+    """Yield the standard hyperparameters that have no effect with the author's own methods or model."""
     why = source.idle()
     for name in spec.space.names:
         known = name if name in why else f"{name.partition('.')[0]}.*"
@@ -52,9 +52,10 @@ def idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 
 def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters that a `KerasTrainable` reads where another parameter or its methods have a use for them.
+    """Return the parameters that a `KerasTrainable` reads only for certain models or values of other parameters.
 
-    So it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its model has one.
+    For example, it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its
+    model has any.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return ()
@@ -63,7 +64,7 @@ def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
 
 
 PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
-"""What is read apart from schedule(), which sees no results."""
+"""Parameters that are read outside of schedule(), because that method sees no results."""
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
@@ -72,12 +73,12 @@ def _may_be_a_plateau(spec: Spec) -> bool:
 
 
 def another_backend(where: str, source: Source) -> Iterator[Problem]:
-    """Yield that Keras would run on another backend than a `KerasTrainable` needs."""
+    """Yield a problem if Keras would use a backend other than the one that a `KerasTrainable` needs."""
     if not source.derives_from(KERAS_TRAINABLE):
         return
     try:
         backend, setting = source.environment_value("KERAS_BACKEND"), source.trainable.partition(":")[0]
-    except ValueError:  # only importing it would tell; the first trial does
+    except ValueError:  # only importing it would show the value, which the first trial does
         return
     if not backend:
         backend, setting = keras_backend.configured(os.environ)

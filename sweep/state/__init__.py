@@ -1,5 +1,6 @@
-"""What code of the author's keeps outside of a trial, as a fresh process would have it: values, imports, settings.
+"""Restores state that the author's code keeps between trials, as in a fresh process: values, imports, settings.
 
-`values` compares and restores what objects hold, `homes` says where names are, `pristine` restores names, `settings`
-restores what Python, Keras and TensorFlow hold for a whole process, and `imports` lets modules draw from a seed.
+`values` compares and restores the content of objects, `homes` finds the names in modules and classes, `pristine`
+restores the values of names, `settings` restores the settings of Python, Keras and TensorFlow for the whole process,
+and `imports` imports modules under a seed.
 """

@@ -1,4 +1,4 @@
-"""What code of the author's draws without a seed: NumPy's generators take theirs from ours, all else is noticed."""
+"""Random draws of the author's code without a seed: NumPy's generators get one from sweep, all others are detected."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ _ASKING = ("random.py", "secrets.py", "uuid.py", "draws.py")
 
 @dataclass
 class Entropy:
-    """What code of others has taken from the machine."""
+    """Entropy that code has taken from the machine."""
 
-    seeds: int = 0  # of NumPy's generators that are made without one: they follow the given seed instead
-    line: str = ""  # that took anything else, which is another number each time
+    seeds: int = 0  # NumPy generators created without a seed, which follow the given seed instead
+    line: str = ""  # author's line that took entropy in another way, which gives other numbers each time
 
 
 @contextmanager
 def entropy_taken(seed: int) -> Iterator[Entropy]:
-    """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
+    """Seed NumPy generators that are created without a seed inside the block; record other sources of entropy.
+
+    Yields the record. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
+    """
     taken = Entropy()
-    machine: Any = random  # which `random` draws from by a name of its own
+    machine: Any = random  # `random` imports `os.urandom` under a name of its own
     kind: Any = random.Random
     urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
 
@@ -57,7 +60,7 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
 
 @contextmanager
 def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """NumPy's generators that are made without a seed take theirs from this one; ``taken`` hears of each."""
+    """Seed NumPy generators that are created without a seed inside the block; call ``taken`` for each."""
     source: Any = np.random.bit_generator
     given = random.Random(f"numpy {seed}")
 
@@ -73,7 +76,7 @@ def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterat
 
 
 def line_of_the_author() -> str:
-    """Return the author's line that asked Python's `random`, `secrets` or `uuid`; nothing where a library did."""
+    """Return the author's line that called Python's `random`, `secrets` or `uuid`; empty if a library did."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Where code keeps data under names: modules, their classes, and the globals of a notebook."""
+"""The places where code keeps data under names: modules, their classes, and the globals of a notebook."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from sweep.author_code import is_author_file
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 _OF_TESTS = ("test_", "conftest")
 _OURS = ("sweep", "trainables")
-_DEEPEST = 3  # classes within classes
+_DEEPEST = 3  # levels of nested classes
 
 
 @dataclass(frozen=True)
 class Home:
-    """What has names: a module, a class, or the globals of a notebook."""
+    """A namespace: a module, a class, or the globals of a notebook."""
 
     name: str
     owner: Any
     without: frozenset[str] = frozenset()  # names that are not the author's
-    only: frozenset[str] | None = None  # the names that are; None: all others
+    only: frozenset[str] | None = None  # names that are the author's; None: all others
 
     def data(self) -> dict[str, object]:
-        """The values in it that are no modules."""
-        hidden = "_" if isinstance(self.owner, Mapping) else "__"  # a notebook keeps its history in names of its own
+        """Return the values in it, except modules."""
+        hidden = "_" if isinstance(self.owner, Mapping) else "__"  # notebooks keep history under names like _1
         return {
             name: value
             for name, value in self._names().items()
@@ -36,25 +36,25 @@ class Home:
             and name not in self.without
             and not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
             and (self.only is None or name in self.only)
-            and not isinstance(value, types.ModuleType)  # importing a part of a package sets one
+            and not isinstance(value, types.ModuleType)  # importing a submodule sets one
         }
 
     def set(self, name: str, value: object) -> None:
-        """Give a name this value."""
+        """Set the value of a name."""
         if isinstance(self.owner, MutableMapping):
             self.owner[name] = value
         else:
             setattr(self.owner, name, value)
 
     def remove(self, name: str) -> None:
-        """Forget a name."""
+        """Delete a name."""
         if isinstance(self.owner, MutableMapping):
             self.owner.pop(name, None)
         elif name in vars(self.owner):
             delattr(self.owner, name)
 
     def classes(self) -> list[Home]:
-        """Return the classes that were defined in it, and those defined in them."""
+        """Return the classes defined in it, and those nested in them."""
         module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
         found = []
         for value in self.data().values():
@@ -70,7 +70,7 @@ class Home:
 
 
 def of_function(function: Any) -> list[Home]:
-    """Return where a function's author may keep data: the function, its module, and all modules not installed."""
+    """Return the namespaces that may hold a function's data: the function, its module, all modules not installed."""
     module = getattr(function, "__module__", None) or "__main__"
     found = [Home("the function", {"itself": function})]
     if module == "__main__":
@@ -80,7 +80,7 @@ def of_function(function: Any) -> list[Home]:
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
         if getattr(one, "__name__", "") == "__main__":
-            continue  # under whatever name it is listed
+            continue  # under any name
         is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
         if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
             found += of_module(one)
@@ -88,22 +88,22 @@ def of_function(function: Any) -> list[Home]:
 
 
 def of_module(module: types.ModuleType) -> list[Home]:
-    """Return a module and the classes that are defined in it."""
+    """Return a module and the classes defined in it."""
     home = Home(module.__name__, module)
     return [home, *home.classes()]
 
 
 def _is_author_module(name: str, file: str) -> bool:
-    """Return whether a module is an author's, but for those of tests, of which pytest imports hundreds."""
+    """Return whether a module is the author's, except test modules, of which pytest imports hundreds."""
     last = name.rpartition(".")[2]
     is_ours = name.partition(".")[0] in _OURS
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
 def used(whole: object, around: Mapping[str, object]) -> frozenset[str]:
-    """Return the names in a notebook that a function or a class's methods name, and what these use in turn.
+    """Return the names in a notebook that a function or class uses, directly or through what it uses.
 
-    All else there is somebody else's, and would not come along to a worker.
+    All other names are unrelated, and would not be sent to a worker.
     """
     found: set[str] = set()
     queue: list[object] = [whole]

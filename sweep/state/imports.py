@@ -1,6 +1,6 @@
-"""Imports of the author's modules: each draws from a seed of its own, the same in every process, and is listened to.
+"""Imports the author's modules, each under a seed of its own that is the same in every process, and notifies listeners.
 
-What an installed library draws while it is imported leaves no trace, for it may have been imported before elsewhere.
+Draws of an installed library during its import leave no trace, because it may have been imported earlier elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.random  # NumPy imports it when it is asked for, and no finder may ask
+import numpy.random  # NumPy imports it lazily, which must not happen inside a finder
 
 from sweep.author_code import is_author_file
 from sweep.state import settings
@@ -28,21 +28,21 @@ Listener = Callable[[types.ModuleType], None]
 
 
 class _Finder:
-    """Finds what the other finders would, and sees to what becomes of the generators while the module's code runs."""
+    """Finds the same modules as the other finders, and controls random generators while a module's code runs."""
 
     def __init__(self) -> None:
         self.users = 0
-        self.seed: int | None = None  # under which modules are imported; None: as they are
-        self.tops: set[str] = set()  # packages of trainables, which are the author's though they may be installed
+        self.seed: int | None = None  # seed for imports; None: do not seed
+        self.tops: set[str] = set()  # packages of trainables, which are the author's even if installed
         self.listeners: list[Listener] = []
-        self.kept: weakref.WeakSet[settings.Kept] = weakref.WeakSet()  # that take over what libraries set
-        self.drawn: dict[str, int] = {}  # by module that has drawn: the seed
-        self.of_the_machine: dict[str, str] = {}  # by module: its line
-        self._running: list[tuple[int, list[Callable[[], None]]]] = []  # modules: their seeds, and what is put back
-        self._installed = 0  # libraries that are being imported within one another
+        self.kept: weakref.WeakSet[settings.Kept] = weakref.WeakSet()  # these adopt settings of libraries
+        self.drawn: dict[str, int] = {}  # seed of each module that has drawn
+        self.of_the_machine: dict[str, str] = {}  # line that drew from the machine, by module
+        self._running: list[tuple[int, list[Callable[[], None]]]] = []  # running modules: seed, restoring functions
+        self._installed = 0  # depth of nested imports of libraries
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Return the module that another finder finds; its loader tells when its code runs."""
+        """Return the spec that another finder finds, with a loader that reports when the module's code runs."""
         for finder in list(sys.meta_path):
             find: Any = getattr(finder, "find_spec", None)
             spec = None if finder is self or find is None else find(name, path, target)
@@ -63,7 +63,7 @@ class _Finder:
             for listener in list(self.listeners) if is_own else ():
                 listener(module)
 
-        spec.loader.exec_module = exec_module  # of this one loader, for this one module
+        spec.loader.exec_module = exec_module  # only of this loader, which is for this module
 
     @contextmanager
     def _seeded(self, name: str) -> Iterator[None]:
@@ -122,9 +122,9 @@ def _numpy_state() -> bytes:
 
 
 def _seed_tensorflow(seed: int) -> Callable[[], None]:
-    """Seed TensorFlow where it has been imported; return what lets it go on as before.
+    """Seed TensorFlow if it is imported; return a function that restores its state.
 
-    `tf.random.set_seed` could do the former alone: nothing public tells which seed there was.
+    `tf.random.set_seed` could set the seed, but no public function returns the earlier one.
     """
     if not _has_tensorflow():
         return lambda: None
@@ -140,7 +140,7 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
 
 
 def _seed_torch(seed: int) -> Callable[[], None]:
-    """Seed torch where it has been imported; return what lets it go on as before."""
+    """Seed PyTorch if it is imported; return a function that restores its state."""
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "manual_seed"):
         return lambda: None
@@ -153,7 +153,7 @@ _finder = _Finder()
 
 
 def hear(listener: Listener) -> Callable[[], None]:
-    """Let a listener hear of each author's module that is imported, once its code has run; return what ends that."""
+    """Call a listener with each of the author's modules after its import; return a function that ends that."""
     _finder.listeners.append(listener)
     _use()
 
@@ -166,7 +166,7 @@ def hear(listener: Listener) -> Callable[[], None]:
 
 @contextmanager
 def heard(listener: Listener) -> Iterator[None]:
-    """Let a listener hear of them inside the block."""
+    """Call a listener with each of the author's modules that is imported inside the block."""
     stop = hear(listener)
     try:
         yield
@@ -175,13 +175,13 @@ def heard(listener: Listener) -> Iterator[None]:
 
 
 def follow(kept: settings.Kept) -> settings.Kept:
-    """Let settings that are kept take over what installed libraries set when they are imported; return them."""
+    """Make these settings adopt what installed libraries set when they are imported; return them."""
     _finder.kept.add(kept)
     return kept
 
 
 def seed(number: int) -> Callable[[], None]:
-    """Import the author's modules under this seed until the function returned is called."""
+    """Import the author's modules under this seed, until the returned function is called."""
     before, _finder.seed = _finder.seed, number
     _use()
 
@@ -193,7 +193,7 @@ def seed(number: int) -> Callable[[], None]:
 
 
 def take_for_own(module: str) -> None:
-    """Take the package of a module for the author's, wherever it lies."""
+    """Treat the package of a module as the author's, wherever it is installed."""
     _finder.tops.add(module.partition(".")[0])
 
 
@@ -220,7 +220,7 @@ def _leave() -> None:
 
 
 def differs(number: int) -> str:
-    """Return why modules of this process do not hold what they would draw under this seed; empty where they do."""
+    """Return why this process's modules differ from an import under this seed; empty if they do not."""
     for name, line in _finder.of_the_machine.items():
         if name in sys.modules:
             return f"{line} draws from the machine when {name} is imported"

@@ -1,4 +1,4 @@
-"""The values under names, each as it was when its home was first seen, to be given back."""
+"""The values of names when their namespaces were first seen, for restoring them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sweep.state.homes import Home
 from sweep.state.values import Same, Snapshot
 
 Traces: TypeAlias = "dict[str, object]"
-"""Digests by name, equal where the values are."""
+"""Digests by name, equal if the values are equal."""
 
 
 SHOWN = 3  # names in a line
 
 
 def line_of_stale(names: Iterable[str]) -> str:
-    """Return a line about what trials of this process have changed for good; empty where that is nothing."""
+    """Return a line about names that trials have changed permanently; empty if there are none."""
     shown = ", ".join(sorted(names)[:SHOWN])
     return f"{shown}, changed by an earlier trial, cannot be put back" if shown else ""
 
 
 class NotPutBack(Exception):
-    """An author's method has changed something in place that cannot be put back."""
+    """An author's method has changed something in place that cannot be restored."""
 
 
 def traces(homes: Sequence[Home], names: Container[str] | None = None) -> Traces:
-    """Return the digests of all data in these homes; of these names alone."""
+    """Return the digests of all data in these namespaces, or only of these names."""
     found = {}
     for home in homes:
         for name, value in home.data().items():
@@ -40,43 +40,43 @@ def traces(homes: Sequence[Home], names: Container[str] | None = None) -> Traces
 
 
 def changed(before: Traces, after: Traces) -> set[str]:
-    """Return the names whose values differ, or that are there only before or only afterwards."""
+    """Return the names whose values differ, or that exist only before or only after."""
     missing = object()
     return {name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)}
 
 
 class Moving:
-    """The names whose values change by themselves, as a thread of the author's changes them: nobody's to put back."""
+    """Names whose values change on their own, as by a thread of the author's; these are not restored."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     def without(self, homes: Sequence[Home], names: set[str]) -> set[str]:
-        """Return those of the names that are not moving; look twice to tell."""
+        """Return the names that do not change on their own, after comparing their values twice."""
         if names:
             self.names |= changed(traces(homes, names), traces(homes, names))
         return names - self.names
 
     def described(self) -> str:
-        """Return a line about them; empty where none is known."""
+        """Return a line about such names; empty if none is known."""
         shown = ", ".join(sorted(self.names)[:SHOWN])
         return f"{shown} changes by itself, as by a thread" if shown else ""
 
 
 moving = Moving()
-"""Those of this process."""
+"""Such names in this process."""
 
 
 class Pristine:
-    """The values in some homes, each as it was when its home was first seen."""
+    """The values in some namespaces when each was first seen."""
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[str, _Value]] = {}  # by home and name
-        self._after: dict[str, Same | None] = {}  # what a method has left under a name; None: nothing
+        self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
+        self._after: dict[str, Same | None] = {}  # value of a name after a method ran; None: no value
         self._owners: dict[str, Callable[[], object]] = {}
 
     def take(self, homes: Sequence[Home], names: Container[str] | None = None) -> None:
-        """Look at the homes that were not seen before; at these names alone."""
+        """Record the values in namespaces that were not seen before, or only these names."""
         for home in homes:
             if home.name not in self._owners or self._owners[home.name]() is not home.owner:
                 self._owners[home.name] = _held(home.owner)
@@ -87,23 +87,23 @@ class Pristine:
                 }
 
     def traces(self) -> Traces:
-        """Return the digests of all values as they were."""
+        """Return the digests of all recorded values."""
         return {f"{home}.{name}": one.digest for home, values in self._values.items() for name, one in values.items()}
 
     def objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects that there were, each with the name that it was found under."""
+        """Yield all objects in the recorded values, each with the name it was found under."""
         for home, named in self._values.items():
             for name, value in named.items():
                 yield from ((f"{home}.{name}", one) for one in value.content.objects())
 
     def changed(self, homes: Sequence[Home]) -> set[str]:
-        """Return the names whose values are others now, but for those that move by themselves."""
+        """Return the names whose values have changed, except those that change on their own."""
         return moving.without(homes, changed(self.traces(), traces(homes)))
 
     def put_back(self, homes: Sequence[Home], names: set[str]) -> set[str]:
-        """Give these names the values that they had, forget those that were not there; return those that resist.
+        """Restore these names to their recorded values and delete new ones; return those that cannot be restored.
 
-        What somebody else has put there since `keep` is the value that it has from now on.
+        If other code has changed a name since `keep`, its present value is recorded instead.
         """
         resisting = set()
         for home in homes:
@@ -125,7 +125,7 @@ class Pristine:
         return resisting - moving.names
 
     def keep(self, homes: Sequence[Home], names: set[str]) -> None:
-        """Remember what these names hold now that the author's method has run."""
+        """Record the values of these names after an author's method has run."""
         for home in homes:
             present = home.data()
             for name in {*present, *self._values.get(home.name, {})}:
@@ -133,12 +133,12 @@ class Pristine:
                     self._after[full] = Same(present[name]) if name in present else None
 
     def as_it_is(self, home: Home, name: str, value: Any) -> Callable[[], Any]:
-        """Return what gives this value of a name with the content that it has now, also after it was put back."""
+        """Return a function that returns this value with its present content, even after the name is restored."""
         known = self._values.get(home.name, {}).get(name)
         if known is None or known.given is not value or known.is_generator:
             return lambda: value
         before = {id(one) for one in known.content.objects()}
-        content = Snapshot(value, variables=before)  # new ones are put back with the program that was made
+        content = Snapshot(value, variables=before)  # new variables are restored with the program created by the method
 
         def give() -> Any:
             content.restore()
@@ -147,7 +147,7 @@ class Pristine:
         return give
 
     def unmoved(self, homes: Sequence[Home], names: set[str]) -> set[str]:
-        """Return those of these names that are generators of random numbers, now as far as they were before."""
+        """Rewind every random generator among ``names`` to its recorded state; return the names rewound."""
         found = set()
         for home, name, value in self._same(homes, names):
             if value.is_generator:
@@ -156,7 +156,7 @@ class Pristine:
         return found
 
     def check(self, homes: Sequence[Home], names: set[str], *, by: str, when: str) -> None:
-        """Raise `NotPutBack` for what was changed in place and is too large to be known as it was."""
+        """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored."""
         for home, name, value in self._same(homes, names):
             if value.too_large:
                 raise NotPutBack(
@@ -166,7 +166,7 @@ class Pristine:
                 )
 
     def _restore(self, home: Home, name: str, known: dict[str, _Value]) -> bool:
-        """Give one name its value; return whether it is as it was."""
+        """Restore one name; return whether its value equals the recorded one."""
         value = known[name]
         home.set(name, value.as_it_was())
         present = home.data().get(name)
@@ -174,11 +174,11 @@ class Pristine:
             return True
         if not value.has_cache:
             return False
-        known[name] = _Value(present)  # an empty cache is as good as one that holds what was computed before
+        known[name] = _Value(present)  # an empty cache is as good as one with earlier results
         return True
 
     def _same(self, homes: Sequence[Home], names: set[str]) -> Iterator[tuple[Home, str, _Value]]:
-        """Yield the names that are of the same object as before."""
+        """Yield the names among ``names`` that still have the same object."""
         for home in homes:
             known = self._values.get(home.name, {})
             for name, present in home.data().items():
@@ -187,7 +187,7 @@ class Pristine:
 
 
 class _Value:
-    """A value, with its content at one time."""
+    """A value and its content at one time."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -199,19 +199,19 @@ class _Value:
         self._again = None if values.is_open(given) else _again(given)
 
     def as_it_was(self) -> Any:
-        """Return the same object with the content that it had, or a copy of an iterator that has gone on."""
+        """Return the same object with its earlier content, or a copy of an iterator that has advanced."""
         self.content.restore()
         return self.given if self._again is None else self._again()
 
 
 def _again(given: Any) -> Callable[[], Any] | None:
-    """Return what makes an iterator as it is now, where it cannot be set back; None for all that is none."""
+    """Return a function that copies an iterator in its present state; None for other values and if not copyable."""
     if not hasattr(given, "__next__") or not hasattr(given, "__iter__"):
         return None
     try:
         kept = copy.copy(given)
         copy.copy(kept)
-    except TypeError:  # a generator, or a file
+    except TypeError:  # a generator or a file
         return None
     return lambda: copy.copy(kept)
 

@@ -1,6 +1,6 @@
-"""What Python, NumPy, Keras, TensorFlow and torch hold for a whole process: read, and put back.
+"""Process-wide settings of Python, NumPy, Keras, TensorFlow and PyTorch: read and restored.
 
-A library is asked only where it has been imported, by its public functions.
+Libraries are only used if they have been imported, and only through public functions.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-with suppress(ImportError):  # a system without limits
-    import resource  # noqa: F401 - looked up by name
+with suppress(ImportError):  # a system without resource limits
+    import resource  # noqa: F401  # looked up by name
 
 Values: TypeAlias = "dict[str, Any]"
-"""Of settings, by what they are called."""
+"""Settings by name."""
 
 
 class Setting(NamedTuple):
-    """How a setting is read and written."""
+    """Functions that read and write a setting."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]
-    library: str = ""  # that must have been imported
+    library: str = ""  # must have been imported
 
 
 def _resources() -> list[int]:
@@ -41,7 +41,7 @@ def _limits() -> dict[int, tuple[int, int]]:
     resource: Any = sys.modules["resource"]
     found = {}
     for number in _resources():
-        with suppress(OSError, ValueError):  # known to Python, not to this system
+        with suppress(OSError, ValueError):  # known to Python but not to this system
             found[number] = resource.getrlimit(number)
     return found
 
@@ -83,8 +83,8 @@ def _set_arguments(arguments: list[str]) -> None:
 
 
 def _set_filters(filters: list[Any]) -> None:
-    warnings.resetwarnings()  # which also lets all modules forget what they have decided by the old ones
-    warnings.filters[:] = filters  # type: ignore[index]  # a list, whatever typeshed says
+    warnings.resetwarnings()  # also clears what modules have remembered about the old filters
+    warnings.filters[:] = filters  # type: ignore[index]  # a list, unlike in typeshed
 
 
 _Logger: TypeAlias = "tuple[int, list[logging.Handler], list[Any], bool, bool]"
@@ -128,7 +128,7 @@ def _of(library: str, *names: str) -> Any:
 
 
 def _switch(library: str, read: str, write: str) -> Setting:
-    """Return a setting that a library has two functions for, named with dots."""
+    """Return a setting for which a library has two functions, given by dotted names."""
     return Setting(
         lambda: _of(library, *read.split("."))(), lambda value: _of(library, *write.split("."))(value), library
     )
@@ -171,15 +171,15 @@ SETTINGS: dict[str, Setting] = {
         "torch", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms"
     ),
 }
-"""All that is put back after a trial, beside the current folder and the standard outputs."""
+"""Everything that is restored after a trial, besides the working folder and the standard streams."""
 
 
 OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not in ("", "resource"))
-"""Those that numbers may depend on, and that only somebody's call changes."""
+"""Settings that numbers may depend on and that change only by an explicit call."""
 
 
 def read(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
-    """Return these settings as they are, those of libraries that were imported."""
+    """Return the present values of these settings, as far as their libraries are imported."""
     found = {}
     for name in names:
         setting = SETTINGS[name]
@@ -190,12 +190,12 @@ def read(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
 
 
 def changed(before: Values, after: Values) -> Values:
-    """Return what is another now, of what was there before."""
+    """Return the settings that existed before and have a different value now."""
     return {name: value for name, value in after.items() if name in before and before[name] != value}
 
 
 def write(values: Values) -> list[str]:
-    """Let these settings be so where they are not; return the names of those that resist, as lowered hard limits."""
+    """Apply these settings if they differ; return those that cannot be changed, such as lowered hard limits."""
     resisting = []
     for name, value in changed(read(tuple(values)), values).items():
         try:
@@ -206,9 +206,9 @@ def write(values: Values) -> list[str]:
 
 
 def _taken_over(start: Any, before: Any, after: Any) -> Any:
-    """Return what a setting begins with once a library has changed it from one value to another.
+    """Return the initial value of a setting for later trials, after a library has changed it.
 
-    Of a mapping these are the library's entries alone: a trial may have set others before it imported the library.
+    Of a mapping, only the library's own entries are taken over: the trial may have set others before the import.
     """
     if not isinstance(start, dict):
         return after
@@ -217,29 +217,29 @@ def _taken_over(start: Any, before: Any, after: Any) -> Any:
 
 
 class Kept:
-    """The settings of this process as its trials find them: as they were before the first one.
+    """The settings of this process before its first trial, restored for each trial.
 
-    What a library sets when a trial imports it is its own, and stays (`imported`).
+    Settings changed by importing a library are permanent (`imported`).
     """
 
     def __init__(self) -> None:
         self._start = read()
 
     def again(self) -> None:
-        """Take the present settings for those that trials find."""
+        """Make the present settings the initial ones."""
         self._start = read()
 
     def imported(self, before: Values) -> None:
-        """Take over what has changed since, which the import of an installed library has done."""
+        """Adopt the settings that importing an installed library has changed since ``before``."""
         after = read()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in changed(before, after).items():
             self._start[name] = _taken_over(self._start[name], before[name], value)
 
     def own(self) -> Values:
-        """Return what the present trial has set."""
+        """Return the settings that the present trial has changed."""
         return changed(self._start, read())
 
     def put_back(self) -> list[str]:
-        """Let all be as trials find it; return what resists."""
+        """Restore all initial settings; return those that cannot be restored."""
         return write(self._start)

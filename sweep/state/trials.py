@@ -1,4 +1,4 @@
-"""What the present trial of this process changes under names, given back when it ends or when the next one begins."""
+"""Undoes what the present trial of this process changes in modules and classes, when it ends or the next one begins."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _Listener = Callable[[Pristine], imports.Listener]
 
 @dataclass
 class _Going:
-    """The trial of this process."""
+    """The present trial of this process."""
 
     found: Pristine
     homes: _Homes
     before_end: Callable[[], None]
     stop_hearing: Callable[[], None]
-    left: set[str] | None = None  # by the trial, where it is over: all else that changes is somebody else's
+    left: set[str] | None = None  # names that the trial changed, once it is over; later changes are not its own
 
 
-_going: list[_Going] = []  # one at most
+_going: list[_Going] = []  # at most one
 _lines: list[str] = []
 resisting: set[str] = set()
-"""The names in this process that some trial has changed, and that could not be given back what they had."""
+"""Names in this process that a trial has changed and that could not be restored."""
 
 
 class Found:
-    """What the trials of one trainable find under names; taken again where that has changed on purpose."""
+    """The values of names that the trials of one trainable begin with; recorded again after deliberate changes."""
 
     def __init__(self) -> None:
         self._pristine = Pristine()
@@ -47,27 +47,34 @@ class Found:
         listener: _Listener,
         before_end: Callable[[], None],
     ) -> None:
-        """Remember what a trial finds; ``of``: while this is the same, so is what trials find.
+        """End the previous trial and record the values of names before this one.
 
-        ``listener`` makes of what is remembered a listener to imports, and ``before_end`` is called as the trial ends.
+        Arguments:
+            homes: returns the namespaces to watch.
+            of: the values are recorded again if this object is another one than for the last trial.
+            listener: turns the recorded values into a listener for imports.
+            before_end: called when the trial ends.
         """
         end()
         self.look(homes, of=of)
         _going.append(_Going(self._pristine, homes, before_end, imports.hear(listener(self._pristine))))
 
     def look(self, homes: _Homes, *, of: object) -> None:
-        """Remember what is found, and give nothing back."""
+        """Record the values of names without restoring any."""
         if self._of is not of:
             self._pristine, self._of = Pristine(), of
         self._pristine.take(homes())
 
     def objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects that trials find, each with the name that it is kept under."""
+        """Yield all recorded objects, each with the name it is kept under."""
         return self._pristine.objects()
 
 
 def rest() -> None:
-    """Note what the present trial has left, which is over: it may yet be looked at, saved, tested or exported."""
+    """Record what the present trial has changed, because it is over.
+
+    The changes stay, as its model may still be inspected, saved, tested or exported.
+    """
     for trial in _going:
         if trial.left is None:
             homes = trial.homes()
@@ -76,26 +83,26 @@ def rest() -> None:
 
 
 def end() -> None:
-    """Let all names have what the present trial has found."""
+    """Restore all names to their values before the present trial."""
     rest()
     while _going:
         trial = _going.pop()
         trial.stop_hearing()
         trial.before_end()
         homes, names = trial.homes(), trial.left or set()
-        own = names & changed(trial.found.traces(), traces(homes))  # what is none of a model's making
+        own = names & changed(trial.found.traces(), traces(homes))  # without changes made by building a model
         _lines.extend(_line(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
         resisting.update(trial.found.put_back(homes, names))
 
 
 def lines() -> list[str]:
-    """Return what is to be said of what was given back; each once."""
+    """Return messages about restored names; each message is returned once."""
     said, _lines[:] = [*dict.fromkeys(_lines)], []
     return said
 
 
 def stale() -> str:
-    """Return what earlier trials have changed in this process for good; empty where that is nothing."""
+    """Return a line about what earlier trials have changed permanently; empty if nothing."""
     return line_of_stale(resisting)
 
 
@@ -104,7 +111,7 @@ def _line(name: str) -> str:
 
 
 def _value_of(homes: list[Home], full: str) -> object:
-    """Return the present value of a name; None where it has none."""
+    """Return the present value of a name; None if it has none."""
     for home in homes:
         if full.startswith(f"{home.name}."):
             return home.data().get(full.removeprefix(f"{home.name}."))
@@ -112,5 +119,5 @@ def _value_of(homes: list[Home], full: str) -> object:
 
 
 def _is_content(value: object) -> bool:
-    """Return whether a value is one that somebody collects in, or counts with."""
+    """Return whether a value is one that code collects or counts in."""
     return isinstance(value, list | dict | set | int | float | np.ndarray)

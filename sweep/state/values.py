@@ -1,6 +1,6 @@
-"""What values hold: digests, equal where the content is, and snapshots, which put the content back in place.
+"""Digests of values, equal if the content is equal, and snapshots, which restore the content in place.
 
-Nothing here imports TensorFlow or Keras: whoever has values of their kinds has imported them.
+Nothing here imports TensorFlow or Keras; code that has values of their types has imported them.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ import numpy as np
 
 from sweep.author_code import is_author_file
 
-LARGEST_BYTES = 256 * 2**20  # larger arrays are told apart by identity, which is safe and only slower
-COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
+LARGEST_BYTES = 256 * 2**20  # larger arrays are compared by identity, which is safe but slower
+COPIED_BYTES = 16 * 2**20  # of one value; larger ones can be replaced, but not restored in place
 _DEEPEST, _MOST = 8, 20_000
-_SAMPLED = 2**16  # elements of a larger array, by which it is known whether it was changed in place
+_SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_OPEN_MODULES = ("types", "collections", "argparse")  # modules of Python's own whose objects hold what owners put in
+_OPEN_MODULES = ("types", "collections", "argparse")  # standard modules whose objects hold what users put into them
 _CACHE = type(functools.cache(lambda: None))
 _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
 def is_trainable(value: object) -> bool:
-    """Return whether an object is a trainable, which the author's globals may hold: it is watched by itself."""
+    """Return whether an object is a trainable, which the author's globals may hold; its state is handled separately."""
     return any(kind.__module__.startswith(_TRAINABLES) for kind in type(value).__mro__)
 
 
 def is_of(value: object, library: str, *names: str) -> bool:
-    """Return whether a value is of one of the classes that an imported library has under these dotted names."""
+    """Return whether a value is an instance of one of these classes of a library; False if that is not imported."""
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
     return isinstance(value, tuple(filter(None, (_kind(library, name) for name in names))))
 
 
 def _kind(library: str, name: str) -> type | None:
-    """Return a class of an imported library; None while it is being imported."""
+    """Return a class of an imported library; None if it does not exist, or not yet during the library's import."""
     known = _kinds.get((library, name))
     if known is not None:
         return known
@@ -75,7 +75,7 @@ def is_layer(value: object) -> bool:
 
 
 def is_library_object(value: object) -> bool:
-    """Return whether the class of a value is one that TensorFlow or Keras brings."""
+    """Return whether the class of a value belongs to TensorFlow or Keras."""
     return type(value).__module__.partition(".")[0] in ("tensorflow", "keras")
 
 
@@ -86,7 +86,7 @@ _STATEFUL_OF_KERAS = (
 
 
 def generator_state(value: object) -> Any:
-    """Return how far a generator of random numbers is; None for what is none."""
+    """Return the state of a random number generator; None for other values and for generators without a state."""
     match value:
         case random.SystemRandom():
             return None
@@ -97,12 +97,12 @@ def generator_state(value: object) -> Any:
         case np.random.RandomState():
             return value.get_state()
     if is_of(value, "tensorflow", "random.Generator") or is_of(value, "keras", "random.SeedGenerator"):
-        return np.asarray(value.state)  # type: ignore[attr-defined]  # of these two
+        return np.asarray(value.state)  # type: ignore[attr-defined]  # one of these two
     return None
 
 
 def put_generator(value: Any, state: Any) -> None:
-    """Let a generator go on from a state that `generator_state` has returned."""
+    """Restore a generator to a state returned by `generator_state`."""
     match value:
         case random.Random():
             value.setstate(state)
@@ -115,12 +115,12 @@ def put_generator(value: Any, state: Any) -> None:
 
 
 def digest(value: Any) -> object:
-    """Return what is equal for equal values; for what cannot be compared, for the same object alone."""
+    """Return a digest that is equal for equal values or, if a value cannot be compared, only for the same object."""
     return Digester().digest(value)
 
 
 class Same:
-    """Equal to itself alone, for as long as it lives; what cannot be watched is held, so that its identity stays."""
+    """Wraps an object by identity. Equal to itself while the object lives; kept alive if it has no weak references."""
 
     def __init__(self, value: object) -> None:
         self._identity = id(value)
@@ -140,10 +140,10 @@ class Same:
 
 
 class Digester:
-    """Digests one value; parts that are too large or too deep count as themselves.
+    """Digests one value; parts that are too large or nested too deeply are compared by identity.
 
-    Containers are copied before they are read, in one step of Python's, for another thread may change them meanwhile.
-    ``nbytes``: what the arrays and texts take.
+    Containers are copied in one step of the interpreter before they are read, because other threads may change them.
+    ``nbytes`` counts the bytes of arrays and texts.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class Digester:
                 frame = value.gi_frame
                 return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
             case itertools.count():
-                return "count", repr(value)  # it is put back as another one
+                return "count", repr(value)  # restored as a copy
             case _ if isinstance(value, _CACHE):
                 return Same(value), *map(self.digest, _inside(value))
             case _ if isinstance(value, _CODE):
@@ -224,14 +224,17 @@ class Digester:
     def _pickled(self, value: object) -> object:
         try:
             content = pickle.dumps(value)
-        except Exception:  # whatever an object's own code raises: it cannot be compared by value
+        except Exception:  # any error of the object's own code: it cannot be compared by value
             return Same(value)
         self.nbytes += len(content)
         return type(value).__qualname__, zlib.crc32(content)
 
 
 def is_open(value: object) -> bool:
-    """Return whether an object holds what its owner puts in: no frame (it counts what was looked at), no logger."""
+    """Return whether an object holds what its owner puts into it.
+
+    Dataframes do not count, because they record accesses, and neither do loggers.
+    """
     kind, top = type(value), type(value).__module__.partition(".")[0]
     if is_of(value, "keras", *_STATEFUL_OF_KERAS):
         return True
@@ -242,7 +245,7 @@ def is_open(value: object) -> bool:
 
 
 def content_of(value: Any) -> dict[str, object]:
-    """Return the attributes of an object, those in ``__slots__`` as well."""
+    """Return the attributes of an object, including those in ``__slots__``."""
     slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
 
@@ -256,7 +259,7 @@ def _slots(kind: type) -> list[str]:
 
 
 def _inside(value: Any) -> list[object]:
-    """Return what functions, and what wraps them, hold beside their code."""
+    """Return what functions and their wrappers hold besides their code."""
     match value:
         case property():
             return [value.fget, value.fset]
@@ -283,7 +286,7 @@ def _of_cell(cell: types.CellType) -> object:
 
 
 def _vocabularies(layer: Any) -> tuple[int, ...]:
-    """Return digests of the vocabularies of lookup layers, whose tables are no variables."""
+    """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
     found, queue, seen = [], [layer], set[int]()
     while queue:
         part = queue.pop()
@@ -293,18 +296,19 @@ def _vocabularies(layer: Any) -> tuple[int, ...]:
         queue += [*getattr(part, "layers", ()), *(one for one in vars(part).values() if is_layer(one))]
         try:
             vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
-        except Exception:  # nothing was adapted yet
+        except Exception:  # not adapted yet
             vocabulary = ()
         found.append(zlib.crc32(repr(vocabulary).encode()))
     return tuple(found)
 
 
 class Snapshot:
-    """The content of a value, and of all that it holds, as it is now.
+    """The present content of a value and of everything it holds.
 
-    Each object keeps its identity when it is restored. Arrays are copied up to ``COPIED_BYTES`` together, and so many
-    objects are looked at; ``too_large`` says that there were more. What `functools.cache` holds can only be forgotten:
-    ``has_cache``. ``variables``: by identity, those of TensorFlow and Keras that are content too; None: all.
+    Restoring keeps the identity of each object. Arrays are copied up to ``COPIED_BYTES`` in total, and the number of
+    objects is limited; ``too_large`` is True if there were more. The content of `functools.cache` can only be cleared,
+    in which case ``has_cache`` is True. ``variables`` are the ids of TensorFlow and Keras variables that count as
+    content; None: all.
     """
 
     def __init__(self, value: object, *, variables: Container[int] | None = None) -> None:
@@ -325,16 +329,16 @@ class Snapshot:
             queue += [part for part in self._take(one) if type(part) not in _PLAIN]
 
     def restore(self) -> None:
-        """Put the content back into the same objects."""
+        """Restore the content of the same objects."""
         for restorer in self._restorers:
             restorer()
 
     def objects(self) -> Iterator[object]:
-        """Yield all objects in the value, the value first; plain ones excepted."""
+        """Yield all objects in the value, the value itself first, except plain ones such as numbers and texts."""
         yield from self._seen.values()
 
     def _take(self, value: Any) -> Iterable[object]:
-        """Remember how one object is restored, and return what it holds."""
+        """Prepare to restore one object, and return what it holds."""
         if is_trainable(value) or _is_namespace(value):
             return ()
         state = generator_state(value)
@@ -411,7 +415,7 @@ class Snapshot:
 
 
 def _is_namespace(value: object) -> bool:
-    """Return whether a dictionary is that of a module, or of all modules: these are watched by name."""
+    """Return whether a dictionary holds the names of a module, or all modules; `pristine` handles these by name."""
     return value is sys.modules or (isinstance(value, dict) and "__name__" in value and "__builtins__" in value)
 
 
@@ -459,6 +463,6 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
 
 
 def _empty_cache(function: Any, held: list[object]) -> None:
-    """Forget all results where some were added: a fresh process would compute them under its trial's seed."""
+    """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
     if {*map(id, _inside(function))} != {*map(id, held)}:
         function.cache_clear()

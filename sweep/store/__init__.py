@@ -1,4 +1,4 @@
-"""Writing to a disk that can be full, gone or read-only: one error that names it, whole files or none."""
+"""Writes to disks that may be full, missing or read-only: errors name the disk, and files are complete or absent."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ from sweep.errors import StoreError
 
 try:
     import fcntl
-except ImportError:  # Windows, where sweeps are looked at and not run
+except ImportError:  # Windows, where sweeps can be viewed but not run
     fcntl = None  # type: ignore[assignment]  # not on Windows
 
 HAS_LOCKS = fcntl is not None
 
-REST = 20  # times as long as the last update took
+REST = 20  # least pause between updates, as a multiple of the last one's duration
 _PROCESS = secrets.token_hex(4)
 
 
 def process() -> str:
-    """Return a name for this process in a folder that several machines share.
-
-    Ids of processes are each machine's own.
-    """
+    """Return a name for this process that is unique in a folder shared by several machines, unlike process ids."""
     return f"{os.getpid()}-{_PROCESS}"
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Turn an `OSError` of reading or writing ``path`` into a `StoreError` that names file and disk."""
+    """Turn an `OSError` from reading or writing ``path`` into a `StoreError` that names the file and the disk."""
     try:
         yield
     except OSError as error:
@@ -45,19 +42,23 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Let ``path`` be whole at every moment: yields a file beside it, which takes its place at the end."""
+    """Yield a temporary path next to ``path`` that replaces it at the end, so that ``path`` is complete at any time."""
     aside = path.with_name(f".{path.name}.{process()}")
     with storing(path):
         try:
             yield aside
             aside.replace(path)
         finally:
-            with suppress(OSError):  # a leftover is harmless, and the first error is the one to hear of
+            with suppress(OSError):  # a leftover is harmless, and the first error is the important one
                 aside.unlink(missing_ok=True)
 
 
 def lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file for as long as it is open; whether nobody else has. Raises `StoreError` where none can."""
+    """Lock an open file for as long as it is open; return False if another process has locked it.
+
+    Raises:
+        StoreError: if the file system does not support locks.
+    """
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -83,7 +84,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, once whoever has it is done."""
+    """Hold the lock of a file inside the block, after waiting until it is free."""
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
@@ -95,7 +96,7 @@ def waiting_for(path: Path) -> Iterator[None]:
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """Give a file another name, or copy it where the file system cannot: nobody may write into either then."""
+    """Link a file to another name, or copy it if the file system cannot; neither file may be modified afterwards."""
     try:
         os.link(source, target)
     except OSError:
@@ -104,7 +105,7 @@ def link(source: str | Path, target: str | Path) -> None:
 
 @contextmanager
 def removed_if_it_fails(folder: Path) -> Iterator[None]:
-    """Remove a folder that could not be filled: a full disk needs the room."""
+    """Delete a folder if the block that fills it fails, because a full disk needs the space."""
     try:
         yield
     except BaseException:
@@ -113,11 +114,11 @@ def removed_if_it_fails(folder: Path) -> Iterator[None]:
 
 
 class Closing:
-    """Closes itself at the end of its block."""
+    """Base class of context managers that call `close` at the end of the block."""
 
     def close(self) -> None:
-        """End it."""
-        raise NotImplementedError  # each kind has its own
+        """Release what the object holds."""
+        raise NotImplementedError  # subclasses implement it
 
     def __enter__(self) -> Self:
         return self
@@ -127,10 +128,10 @@ class Closing:
 
 
 class Follower(Closing):
-    """A thread that brings files up to the log of a sweep, less often the longer that takes.
+    """A thread that keeps files up to date with the log of a sweep, less often if an update takes longer.
 
-    The files come from the log and only from it: an update that fails (a full disk) is noted in the debug log and the
-    next one starts over. `close` makes the last update itself and raises what goes wrong in it.
+    The files are derived only from the log. An update that fails, as on a full disk, is logged in the debug log, and
+    the next one starts over. `close` does the last update itself and raises its errors.
     """
 
     def __init__(self, files: str, period_s: float) -> None:
@@ -140,7 +141,7 @@ class Follower(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Bring the files up to the end of the log. Raises `StoreError`, or whatever kept failing."""
+        """Update the files to the end of the log. Raises `StoreError`, or any other error of the update."""
         self._closing.set()
         self._thread.join()
         try:
@@ -149,12 +150,12 @@ class Follower(Closing):
             self.drop()
 
     def update(self) -> None:
-        """Bring the files up to the log as it is."""
-        raise NotImplementedError  # each kind has its own
+        """Update the files to the present log."""
+        raise NotImplementedError  # subclasses implement it
 
     def drop(self) -> None:
-        """Forget what is known of the files."""
-        raise NotImplementedError  # each kind has its own
+        """Discard what is known about the files."""
+        raise NotImplementedError  # subclasses implement it
 
     def _follow(self) -> None:
         pause_s = self._period_s
@@ -162,14 +163,14 @@ class Follower(Closing):
             started = time.perf_counter()
             try:
                 self.update()
-            except Exception:  # the sweep goes on, and `close` tries again
+            except Exception:  # the sweep continues, and `close` tries again
                 logging.getLogger(__name__).exception("the %s could not be written", self._files)
                 self.drop()
             pause_s = max(self._period_s, REST * (time.perf_counter() - started))
 
 
 def settle(folder: Path) -> None:
-    """Let the names in a folder survive a loss of power, where the file system can promise that."""
+    """Flush the entries of a folder, so that they survive a loss of power if the file system supports that."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -179,7 +180,7 @@ def settle(folder: Path) -> None:
 
 
 def _room(path: Path) -> str:
-    """Return what is free on the disk of ``path``, as the end of a message."""
+    """Return the free space on the disk of ``path``, as the end of a message; empty if unknown."""
     disk = path.absolute()
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent

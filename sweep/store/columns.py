@@ -1,4 +1,4 @@
-"""What the events of a log come to: a row for each trial and each epoch, in columns that grow. Knows no file format."""
+"""Collects events into rows, one per trial and one per epoch, in columns that grow. Does not know any file format."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 
 class Numbers:
-    """Integers ("q") or floats ("d") by row, null where none was set; 9 bytes a row."""
+    """Integers ("q") or floats ("d") by row, null if not set; 9 bytes per row."""
 
     def __init__(self, typecode: Literal["q", "d"]) -> None:
         self._values: array[float] = array(typecode)
         self._valid = bytearray()
 
     def set(self, row: int, value: float | None) -> None:
-        """Set a row; those skipped on the way are null."""
+        """Set the value of a row; rows before it that are not set are null."""
         missing = row + 1 - len(self._valid)
         if missing > 0:
             self._values.frombytes(bytes(8 * missing))
@@ -52,11 +52,11 @@ class Numbers:
 
     @property
     def any(self) -> bool:
-        """Whether a row has a number."""
+        """True if any row has a number."""
         return any(self._valid)
 
     def filled(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """Values and null mask of the first ``rows`` rows, as copies."""
+        """Return copies of the values and null mask of the first ``rows`` rows."""
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
@@ -66,13 +66,13 @@ class Numbers:
 
 
 class Objects(Generic[T]):
-    """Any values by row, None where none was set; equal short texts are kept once."""
+    """Values of any type by row, None if not set; equal short texts share memory."""
 
     def __init__(self) -> None:
         self._values: list[T | None] = []
 
     def set(self, row: int, value: T | None) -> None:
-        """Set a row; those skipped on the way are None."""
+        """Set the value of a row; rows before it that are not set are None."""
         self._values.extend([None] * (row + 1 - len(self._values)))
         if type(value) is str and len(value) <= 40:
             value = sys.intern(value)  # type: ignore[assignment]  # a str stays a T
@@ -82,7 +82,7 @@ class Objects(Generic[T]):
         return self._values[row] if row < len(self._values) else None
 
     def filled(self, rows: int) -> list[T | None]:
-        """Return the first ``rows`` rows."""
+        """Return the values of the first ``rows`` rows."""
         return self._values[:rows] + [None] * (rows - len(self._values))
 
 
@@ -90,7 +90,7 @@ TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "data_reads", "memo"),
 )
-OF_COPIES = ("parent", "parent_epoch")  # columns of populations alone
+OF_COPIES = ("parent", "parent_epoch")  # columns that only populations have
 TRIAL_INTEGERS = (
     *("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs"),
     *OF_COPIES,
@@ -98,52 +98,52 @@ TRIAL_INTEGERS = (
 TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
-ADDED_UP = (ENERGY, COST)  # measures of epochs that trials have the sums of
+ADDED_UP = (ENERGY, COST)  # measures of epochs that are summed for trials
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 EPOCH_KEYS = ("sweep", "trial", "trial_id", "epoch")
 NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
 
 
 def column_of_measure(name: str) -> str:
-    """Return the column of a measure: of its own name, unless another column of the epochs has that."""
+    """Return the column of a measure: its name, with a prefix if epochs have another column of that name."""
     taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
     return f"measure.{name}" if taken else name
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When an event was logged, in seconds of the sweep: those between its sessions do not count."""
+    """Time of an event in seconds of the sweep, not counting the time between sessions."""
 
-    by_driver_s: float | None  # by the drivers' own clocks, which never jump; None in logs of earlier versions
+    by_driver_s: float | None  # by the drivers' monotonic clocks; None in logs of earlier versions
     by_times_s: float  # by the times of events
-    session_s: float  # when its session began
+    session_s: float  # start of its session
 
     def since(self, earlier: Moment) -> float:
-        """Return the seconds since another moment."""
+        """Return the seconds since an earlier moment."""
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
         return max(self.by_times_s - earlier.by_times_s, 0.0)
 
     def after(self, seconds: float) -> Moment:
-        """Return the moment so many seconds later."""
+        """Return the moment ``seconds`` later."""
         by_driver_s = None if self.by_driver_s is None else self.by_driver_s + seconds
         return replace(self, by_driver_s=by_driver_s, by_times_s=self.by_times_s + seconds)
 
 
 class ActiveTime:
-    """The seconds of all sessions, by the driver's own clock; in logs of earlier versions by the clocks of events."""
+    """Total seconds of all sessions, by the driver's own clock or, in logs of earlier versions, by event times."""
 
     def __init__(self, earlier_s: float = 0.0, session_s: float = 0.0, began: float | None = None) -> None:
         self.earlier_s = earlier_s  # of the sessions before the present one
         self.session_s = session_s
-        self.began = began  # when the present one did, by the clocks of events; None where its own clock is known
+        self.began = began  # start of the present session by event times; None if its own clock is known
 
     @property
     def total_s(self) -> float:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Take in the next event."""
+        """Observe the next event."""
         if isinstance(event, SessionStarted):
             self.earlier_s, self.session_s, self.began = self.total_s, 0.0, event.time
         elif not isinstance(event, ModelTested) and event.driven_s is not None:
@@ -155,7 +155,7 @@ class ActiveTime:
 
 
 class TrialRows:
-    """One row per trial, in the order in which they were started."""
+    """One row per trial, in the order of their starts."""
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
@@ -172,17 +172,17 @@ class TrialRows:
         self.tested: dict[str, Numbers] = {}
         self.overhead: dict[str, Numbers] = {}
         self.numerics: dict[str, Objects[str]] = {}
-        self.added_up: dict[str, Numbers] = {}  # over all epochs that were trained here
+        self.added_up: dict[str, Numbers] = {}  # over all epochs trained in this sweep
         self._trained = Numbers("d")  # sum of the epochs' time_s
-        self._begun: Objects[Moment] = Objects()  # when the trial began
-        self._heard: Objects[Moment] = Objects()  # when it was last heard of
-        self._ends = Numbers("q")  # how often it was interrupted or ended
-        self._others = Numbers("d")  # the others' part of the trial's group, as of its last epoch
-        self._first_others = Numbers("d")  # the same of its first epoch
-        self._others_s = Numbers("d")  # the seconds of its duration that belong to them
-        self._timed = Numbers("d")  # the part of it in which examples were counted
-        self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
-        self.earlier_s = 0.0  # of all sessions before the present one
+        self._begun: Objects[Moment] = Objects()  # start of the trial
+        self._heard: Objects[Moment] = Objects()  # last event of the trial
+        self._ends = Numbers("q")  # number of interruptions and ends
+        self._others = Numbers("d")  # share of other trials of its group in the last epoch
+        self._first_others = Numbers("d")  # the same for its first epoch
+        self._others_s = Numbers("d")  # seconds of its duration charged to those other trials
+        self._timed = Numbers("d")  # seconds in which examples were counted
+        self.pauses_s = 0.0  # total seconds between sessions so far
+        self.earlier_s = 0.0  # total seconds of earlier sessions
 
     def start(self, event: TrialStarted) -> None:
         """Add a trial's row."""
@@ -207,7 +207,7 @@ class TrialRows:
         self.null_params.set(row, names_of_nulls(event.params))
 
     def report(self, trial: TrialState, event: EpochReported) -> int:
-        """Take in an epoch, and return the trial's row."""
+        """Add an epoch to a trial's row, and return the row."""
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
@@ -224,7 +224,7 @@ class TrialRows:
             _add(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
             self._measure(row, name, value)
-        if self.texts["status"].get(row) != Status.RUNNING:  # it goes on
+        if self.texts["status"].get(row) != Status.RUNNING:  # it has resumed
             self.texts["status"].set(row, Status.RUNNING.value)
             self.texts["status_reason"].set(row, "")
             for column in ("ended_at", "duration_s", "train_s"):
@@ -232,7 +232,7 @@ class TrialRows:
         return row
 
     def end(self, event: TrialEnded) -> None:
-        """Take in an end or an interruption."""
+        """Record an end or an interruption."""
         row = self.row[event.trial]
         moment = self._moment(event)
         self._share(row, moment)
@@ -249,7 +249,7 @@ class TrialRows:
         for name, number in (("num_replicas", facts.num_replicas), ("accumulate", facts.accumulate)):
             if number is not None:
                 self.integers[name].set(row, number)
-        if facts.strategy is not None:  # else nobody knows how it was trained
+        if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
@@ -258,7 +258,7 @@ class TrialRows:
         self._end_times(row, event, moment)
 
     def test(self, trial: TrialState) -> None:
-        """Take in what a trial came to on the test data."""
+        """Record the metrics of a trial on the test data."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> Moment:
@@ -269,7 +269,7 @@ class TrialRows:
         begun, facts = self._begun.get(row) or moment, event.facts
         is_first = not self._ends.get(row) and begun.session_s == moment.session_s
         if is_first and facts.started is not None:
-            # A worker begins the trial after the driver has.
+            # A worker begins a trial later than the driver starts it.
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
             if facts.lived_s is not None:
                 waited_s = moment.since(begun) - facts.lived_s
@@ -280,14 +280,14 @@ class TrialRows:
         self._ends.set(row, int(self._ends.get(row) or 0) + 1)
         self.floats["ended_at"].set(row, event.time)
         self.floats["duration_s"].set(row, moment.since(begun))
-        # A worker knows only what it has trained since the trial was last interrupted; the log knows all epochs.
+        # A worker knows only what it has trained since the last interruption; the log knows all epochs.
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
     def _share(self, row: int, moment: Moment, together: float | None = None, time_s: float = 0.0) -> None:
-        """Charge the others of a group with their part of the time since the trial was last heard of.
+        """Charge the other trials of the group their share of the time since the trial's last event.
 
-        An epoch says with how many it was trained; until the end they are as many as in the last one. Of a trial that
-        had paused, the epoch alone was shared.
+        Each epoch tells how many trials were trained together; until the end, the number of the last epoch applies. If
+        the trial was paused before, only the epoch itself was shared.
         """
         others = (self._others.get(row) or 0.0) if together is None else 1 - 1 / together
         heard = self._heard.get(row)
@@ -314,25 +314,25 @@ class TrialRows:
             best.set(row, value)
 
     def train_s(self, row: int) -> float:
-        """Return seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""
+        """Return the seconds in a trial's epochs: measured by its worker, else the sum over its epochs."""
         measured = self.floats["train_s"].get(row)
         return (self._trained.get(row) or 0.0) if measured is None else measured
 
     def overhead_s(self, row: int) -> float | None:
-        """Return a trial's part of the seconds of its worker beside its epochs; None of one that has not ended."""
+        """Return a trial's share of its worker's seconds outside epochs; None if it has not ended."""
         duration_s = self.floats["duration_s"].get(row)
         if duration_s is None:
             return None
         return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
-        """Mean over the time in which examples were counted."""
+        """Return the mean over the time in which examples were counted; None without any."""
         examples, timed = self.floats["examples"].get(row), self._timed.get(row)
         return None if examples is None or not timed else examples / timed
 
 
 class EpochRows:
-    """One row per trial and epoch, in the order of the reports."""
+    """One row per trial and epoch, in the order of reports."""
 
     def __init__(self) -> None:
         self.count = 0

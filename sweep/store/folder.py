@@ -1,4 +1,4 @@
-"""The folder of one sweep: where each thing lies, how it comes into being, and who may write to it."""
+"""The results folder of a sweep: the paths in it, its creation, and who may write to it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
 from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
-LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
+LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
 
 
 class _Inside:
-    """The path of something in a sweep's folder."""
+    """Descriptor for a path in a sweep's folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class _Inside:
 
 @dataclass(frozen=True, slots=True)
 class ResultsFolder:
-    """``results/<sweep>/``; only the writer of the log, under `lock`, changes what is in it."""
+    """The folder ``results/<sweep>/``. Only the writer of the log, holding `lock`, changes its content."""
 
     path: Path
 
@@ -58,55 +58,56 @@ class ResultsFolder:
 
     @property
     def called(self) -> str:
-        """What opens it: the name, or the path where it is not in ``results/``."""
+        """Argument that opens it: the name, or the path if it is not in ``results/``."""
         return self.name if self.path.parent == Path("results") else self.place
 
     @property
     def address(self) -> str:
-        """What to type after ``resume`` and its kin."""
+        """Quoted argument for commands such as ``resume``."""
         return shlex.quote(self.called)
 
     @property
     def to_resume(self) -> str:
-        """What to type to go on with the sweep."""
+        """Command that resumes the sweep."""
         return f"python -m sweep resume {self.address}"
 
     def no_trial(self, trial: int, there: Collection[int]) -> InputError:
-        """Return that no such trial is ``there``."""
+        """Return an error for a trial that is not among the known ones."""
         known = f"it has trials {min(there)} to {max(there)}" if there else "no trial was started yet"
         return InputError.one(self.name, f"has no trial {trial}", known)
 
     def none_completed(self) -> InputError:
-        """Return that no trial has completed."""
+        """Return an error for a sweep without a completed trial."""
         return InputError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
 
     @property
     def place(self) -> str:
-        """Where the results are, for people: the path, or the URL in an object store."""
+        """Location of the results for users: the path, or the URL in an object store."""
         return str(self.path) if self.store is None else self.store.url
 
     @property
     def store(self) -> ObjectStore | None:
-        """The place in an object store of which this folder is the copy on this machine, if it is one."""
+        """The place in an object store that this folder is the local copy of; None if it is not a copy."""
         return store_of(self.path)
 
-    spec = _Inside("spec.yaml")  # the sweep file, as given
-    info = _Inside("sweep.json")  # what was resolved from it, and on what it ran
+    spec = _Inside("spec.yaml")  # the sweep file as given
+    info = _Inside("sweep.json")  # see `sweep_info`
     log = _Inside("log.jsonl")
     trials = _Inside("trials.parquet")
     metrics = _Inside("metrics.parquet")
     configurations = _Inside("configurations.parquet")
     checkpoints = _Inside("checkpoints")
     tensorboard = _Inside("tensorboard")
-    requests = _Inside("requests")  # what other processes ask of the one that runs the sweep
+    requests = _Inside("requests")  # requests of other processes to the one that runs the sweep
     report = _Inside("report.html")
-    debug_log = _Inside("debug.log")  # where the start-up noise of Ray and TensorFlow goes
+    debug_log = _Inside("debug.log")  # start-up output of Ray and TensorFlow
 
     @classmethod
     def create(cls, results_dir: Path, name: str, spec_text: str, info: Fields) -> ResultsFolder:
-        """Make the folder of a new sweep, whole or not at all; ``info`` becomes sweep.json, after ``name``.
+        """Create the folder of a new sweep, completely or not at all; ``name`` and ``info`` become its sweep.json.
 
-        Raises `InputError` for a name that is no folder name or is taken, and for an unwritable place.
+        Raises:
+            InputError: for an invalid or taken name, or an unwritable location.
         """
         _check_name(name)
         folder = cls(results_dir / name)
@@ -139,22 +140,22 @@ class ResultsFolder:
                     remote.pull(folder.path, store)
                     raise InputError.one(store.url, "was made by another process just now", "use --name OTHER")
         except BaseException:
-            _check_free(folder)  # the better message, where another process was faster
+            _check_free(folder)  # raises the better message if another process was faster
             raise
         return folder
 
     @classmethod
     def exists(cls, results_dir: Path, name: str) -> bool:
-        """Return whether there is a sweep of this name, here or in the object store for which the folder stands."""
+        """Return whether a sweep of this name exists here, or in the store that the folder is the local copy of."""
         root = store_of(results_dir)
         there = root is not None and remote.pull(results_dir / name, root.below(name))
         return there or cls(results_dir / name).info.is_file()
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
-        """Return the folder of an existing sweep, by its name, its path or its URL in an object store.
+        """Return the folder of an existing sweep, given by its name, its path or its URL in an object store.
 
-        With a store it is the copy on this machine, brought up to date. Raises `InputError` if there is none.
+        If it is in a store, its local copy is updated. Raises `InputError` if there is no such sweep.
         """
         if is_url(name_or_path):
             root, _, name_or_path = str(name_or_path).rstrip("/").rpartition("/")
@@ -178,13 +179,13 @@ class ResultsFolder:
         raise InputError.one(str(given), f"no such sweep in {results_dir}", hint)
 
     def read_info(self) -> SweepInfo:
-        """Return what sweep.json holds. Raises `StoreError` if it cannot be read."""
+        """Return the content of sweep.json. Raises `StoreError` if it is unreadable."""
         with storing(self.info):
             text = self.info.read_bytes()
         return sweep_info.parse(self.info, text)
 
     def write_info(self, info: SweepInfo) -> None:
-        """Replace sweep.json; a reader sees the old or the new one, also after a loss of power."""
+        """Replace sweep.json; readers see the old or the new one, even after a loss of power."""
         text = json.dumps(plain(info.content), indent=2)
         with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
@@ -194,22 +195,25 @@ class ResultsFolder:
             store.put(self.info.name, self.info.read_bytes())
 
     def remove(self) -> None:
-        """Delete a sweep of which nothing was trained, so that its name is free again."""
+        """Delete a sweep in which nothing was trained, so that its name is free again."""
         if (store := self.store) is not None:
             remote.withdraw(self.path, store)
         shutil.rmtree(self.path)
 
     def refresh(self) -> None:
-        """Bring the copy of a sweep in an object store up to date, as `open` does; of any other nothing."""
+        """Update the local copy of a sweep in an object store, as `open` does; otherwise do nothing."""
         if (store := self.store) is not None:
             remote.pull(self.path, store)
 
     @contextmanager
     def lock(self, sync_s: float = 2.0) -> Iterator[remote.Writer | None]:
-        """Be the only process that runs this sweep; the lock ends with its owner, however that ends.
+        """Ensure inside the block that no other process runs this sweep; the lock ends with its process.
 
-        With an object store, yield what sends the log there, at most ``sync_s`` behind. Raises `InputError` that names
-        the process which holds the lock, or on a system without such locks.
+        Yield the writer that uploads the log to the object store, at most ``sync_s`` seconds late, or None without a
+        store.
+
+        Raises:
+            InputError: naming the process that holds the lock, or on a system without locks.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -235,12 +239,12 @@ class ResultsFolder:
             os.close(file)
 
     def is_running(self) -> bool:
-        """Return whether a living process runs the sweep, of this machine or, with a store, of any."""
+        """Return whether a living process runs the sweep, on this machine or, with a store, on any."""
         return self.runs_here or (self.store is not None and object_store.lease_holder(self.store) is not None)
 
     @property
     def runs_here(self) -> bool:
-        """Whether a living process of this machine runs the sweep."""
+        """True if a living process of this machine runs the sweep."""
         return is_locked(self.path / "lock")
 
     def _owner(self) -> str:
@@ -248,15 +252,15 @@ class ResultsFolder:
 
 
 def require_locks() -> None:
-    """Raise `InputError` on a system on which sweeps cannot be run."""
+    """Raise `InputError` on systems that cannot run sweeps."""
     if not HAS_LOCKS:
         raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
 
 
 def folders(results_dir: Path) -> list[ResultsFolder]:
-    """Everything in ``results_dir`` that is or was meant to be a sweep, by name; none if it is absent.
+    """Return all folders in ``results_dir`` that are or were meant to be sweeps, by name; empty if it does not exist.
 
-    Where it stands for an object store, what is in that, brought up to date.
+    If it is the local copy of an object store, it is updated first.
     """
     if not results_dir.is_dir():
         return []
@@ -268,9 +272,9 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
 
 
 def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
-    """Return sweeps by name, or by their places where several have one name.
+    """Return sweeps by name, or by location if several have the same name.
 
-    Each is there once, however often and by whichever paths it was given.
+    Each sweep occurs once, even if it was given several times or by several paths.
     """
     each = {folder.path.resolve(): folder for folder in found}.values()
     names = Counter(folder.name for folder in each)
@@ -291,19 +295,19 @@ def _check_name(name: str) -> None:
 
 
 def newest(results_dir: Path) -> list[ResultsFolder]:
-    """Return the sweeps in a folder that have begun, the one that was last written first."""
+    """Return the sweeps in a folder that have begun, the most recently written first."""
     logged = [folder for folder in folders(results_dir) if folder.log.exists() and folder.info.exists()]
     return sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)
 
 
 def free_name(results_dir: Path, name: str) -> str:
-    """Return a name, or the first of ``NAME-2``, ``NAME-3`` and so on that is not taken, here or in the store."""
+    """Return ``name``, or the first of ``NAME-2``, ``NAME-3`` and so on that is free, here and in the store."""
     numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(n for n in numbered if not (results_dir / n).exists() and not ResultsFolder.exists(results_dir, n))
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `InputError` unless a new sweep can have this folder: it is absent or empty."""
+    """Raise `InputError` unless a new sweep can use this folder, because it is absent or empty."""
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())
@@ -319,7 +323,7 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summary(folder: ResultsFolder) -> str:
-    """Return what a taken folder holds, cheaply: how many trials, and when it last ran."""
+    """Return the number of trials in a taken folder and when it last ran, in words, at little cost."""
     last = folder.log if folder.log.exists() else folder.info
     trials = 0
     if folder.log.exists():

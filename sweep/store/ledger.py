@@ -1,8 +1,8 @@
-"""What became of each trial: the one fold of a sweep's log.
+"""Computes each trial's state from the log; no other code does.
 
-It alone knows that an interruption is no end, that ``again`` reopens a failed trial, which number a trial has in the
-search, and which events cannot follow which. Who wants to know about trials observes a log with a `Ledger` and reads
-its trials, or acts on the changes that it returns.
+Only this module knows that an interruption is not an end, that ``again`` reopens a failed trial, which number a trial
+has in the search, and which orders of events are impossible. Other code observes a log with a `Ledger` and reads its
+trials, or acts on the changes that it returns.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from sweep.store import log
 
 
 class OutOfOrder(StoreError):
-    """The event cannot follow those before it: no sweep writes such a log."""
+    """The event cannot follow those before it; no sweep writes such a log."""
 
 
 @dataclass(slots=True, eq=False)
 class TrialState:
-    """One trial as the log has it so far; only its `Ledger` changes it."""
+    """State of one trial according to the log so far; only its `Ledger` changes it."""
 
     start: TrialStarted
     status: Status = Status.RUNNING
     reason: str = ""
-    epoch: int = 0  # the last one reported
-    reported: int = 0  # how many were: fewer than `epoch` in a log that was repaired
+    epoch: int = 0  # last epoch reported
+    reported: int = 0  # number of reported epochs: less than `epoch` if the log was repaired
     last: Mapping[str, float] = field(default_factory=dict)  # metrics of the last epoch
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)  # metrics by epoch, if the ledger keeps them
-    end: TrialEnded | None = None  # its end or its last interruption; None once it has gone on
-    retries: int = 0  # times it was tried again, since somebody asked for that by hand
-    reopened: bool = False  # it had failed for good, and was tried again
-    tested: Mapping[str, float] = field(default_factory=dict)  # on the test data
+    end: TrialEnded | None = None  # its end or last interruption; None while it is running
+    retries: int = 0  # retries since it started or was last reopened
+    reopened: bool = False  # it had failed permanently and was tried again
+    tested: Mapping[str, float] = field(default_factory=dict)  # metrics on the test data
 
     @property
     def number(self) -> int:
@@ -67,62 +67,62 @@ class TrialState:
 
     @property
     def place(self) -> int | None:
-        """Its number in the search; None for a trial that the searcher has not chosen."""
+        """Number of the trial in the search; None if the searcher did not choose it."""
         if self.start.role is not Role.SEARCH:
             return None
         return self.start.trial if self.start.index is None else self.start.index
 
     @property
     def started(self) -> float:
-        """When it was started, in seconds since 1970."""
+        """Time of its start, in seconds since 1970."""
         return self.start.time
 
     @property
     def ended(self) -> float | None:
-        """When it ended for good; None as long as it may go on."""
+        """Time of its end, in seconds since 1970; None as long as it may continue."""
         return None if self.end is None or self.status in UNFINISHED else self.end.time
 
     @property
     def paused(self) -> bool:
-        """Whether it waits at a rung for its rule to let it go on."""
+        """True if it is paused at a rung until its rule lets it continue."""
         return self.status is Status.INTERRUPTED and self.end is not None and self.end.waits
 
     @property
     def facts(self) -> Facts:
-        """Those of its end or of its last interruption."""
+        """Facts recorded at its end or last interruption."""
         return Facts() if self.end is None else self.end.facts
 
 
 class Started(NamedTuple):
-    """A trial began."""
+    """A trial started."""
 
     trial: TrialState
     event: TrialStarted
 
 
 class Reported(NamedTuple):
-    """A trial reported its next epoch; one that was interrupted has gone on."""
+    """A trial reported an epoch; if it was interrupted, it has resumed."""
 
     trial: TrialState
     event: EpochReported
 
 
 class Interrupted(NamedTuple):
-    """A trial was interrupted, and may go on."""
+    """A trial was interrupted and may resume."""
 
     trial: TrialState
     event: TrialEnded
 
 
 class Reopened(NamedTuple):
-    """A trial that had failed for good is tried again."""
+    """A trial that had failed permanently is tried again."""
 
     trial: TrialState
     event: TrialEnded
 
 
 class Ended(NamedTuple):
-    """A trial ended for good."""
+    """A trial ended permanently."""
 
     trial: TrialState
     event: TrialEnded
@@ -142,13 +142,13 @@ class Session(NamedTuple):
 
 
 Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | Session
-"""What an event means; all but a `Session` concern a trial."""
+"""The meaning of an event; all except `Session` concern a trial."""
 
 
 class Ledger:
-    """All trials by number, in the order in which they were started.
+    """The states of all trials by number, in the order of their starts.
 
-    ``keep_epochs`` keeps the metrics of all epochs, not only of the last.
+    With ``keep_epochs`` they have the metrics of all epochs, otherwise only of the last.
     """
 
     def __init__(self, *, keep_epochs: bool = True) -> None:
@@ -156,17 +156,18 @@ class Ledger:
         self._keep_epochs = keep_epochs
 
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
-        """Observe what a log holds after byte ``offset``; yield each change and the byte at which its event ends.
+        """Observe the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        Raises `StoreError` that names the log.
+        Raises:
+            StoreError: naming the log, if it is damaged or impossible.
         """
         with naming(path):
             for event, end in log.read_with_ends(path, offset) if path.exists() else ():
                 yield self.observe(event), end
 
     def observe(self, event: Event) -> Change:
-        """Take in the next event of the log. Raises `OutOfOrder`, and then changes nothing."""
-        if type(event) is EpochReported:  # nearly all events are
+        """Process the next event of the log. Raises `OutOfOrder` without any change if the event is impossible."""
+        if type(event) is EpochReported:  # fast path: nearly all events are epochs
             return self._report(event)
         match event:
             case TrialStarted(trial=number):
@@ -178,7 +179,7 @@ class Ledger:
                 return self._end(event)
             case ModelTested():
                 trial = self._find(event.trial)
-                trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: there is to be no other
+                trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: no others should follow
                 return Tested(trial, event)
             case SessionStarted() | SessionEnded():
                 return Session(event)
@@ -220,7 +221,7 @@ class Ledger:
 
 
 def searched(change: Change) -> Event | None:
-    """Return the event as the search hears it, by its trial's place; None for a trial that it has not chosen."""
+    """Return the event with its trial's number in the search; None if the trial is not part of the search."""
     if isinstance(change, Session):
         return change.event
     trial, event = change
@@ -229,7 +230,7 @@ def searched(change: Change) -> Event | None:
 
 
 def ended(events: Iterable[Event]) -> list[TrialState]:
-    """Return the trials of a log that came to an end, in the order in which they started."""
+    """Return the trials of a log that have ended, in the order of their starts."""
     ledger = Ledger()
     for event in events:
         ledger.observe(event)
@@ -238,7 +239,7 @@ def ended(events: Iterable[Event]) -> list[TrialState]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an `OutOfOrder` name the log whose events are observed, and the way out."""
+    """Turn an `OutOfOrder` inside the block into a `StoreError` that names the log and how to repair it."""
     try:
         yield
     except OutOfOrder as error:

@@ -1,7 +1,7 @@
-"""The append-only log of a sweep: the truth, of which tables, rungs and studies are derived.
+"""The append-only log of a sweep, from which tables, rungs and everything else are derived.
 
-A record is torn when its write was cut short: it has no line feed or is no JSON, and nothing follows it.
-Nobody has acted on a torn record, so that readers ignore it and the next writer removes it.
+A record is torn if its write was interrupted: it has no line feed or is not JSON, and nothing follows it. Nothing has
+acted on a torn record, so readers ignore it and the next writer removes it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MARKED_BYTES = 4096
 
 
 class Log(Closing):
-    """The one writer of a log; hold the folder's lock. Not for several threads at once.
+    """The only writer of a log. The folder's lock must be held; not thread-safe.
 
-    With ``fsync`` what was written until the last end of a trial also survives a loss of power, at the price of a
-    disk's latency: 0.2 ms instead of 0.02 on ext4 on a virtual disk. A ``copy`` in an object store hears of what was
-    written; if it is ``durable``, an end of a trial is there before anybody acts on it.
+    With ``fsync``, everything up to the last end of a trial also survives a loss of power, at the cost of disk latency:
+    0.2 ms instead of 0.02 on ext4 on a virtual disk. ``copy`` uploads the log to an object store; if ``durable``, the
+    end of a trial is in the store before anything acts on it.
     """
 
     def __init__(self, path: Path, *, fsync: bool = True, copy: Writer | None = None, durable: bool = False) -> None:
@@ -49,7 +49,7 @@ class Log(Closing):
             settle(path.parent.parent)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Write all events or, raising `StoreError`, none; they survive the death of this process."""
+        """Write all events or, raising `StoreError`, none. Written events survive the death of this process."""
         data = b"".join(map(encode, events))
         if self._copy is not None:
             self._copy.check()
@@ -59,32 +59,32 @@ class Log(Closing):
                 self._torn_at = None
             start = os.fstat(self._file).st_size
             try:
-                while data:  # one write, but for a disk that fills up
+                while data:  # one write, unless the disk fills up
                     data = data[os.write(self._file, data) :]
                 ends = any(isinstance(event, TrialEnded | SessionEnded) for event in events)
                 if self._fsync and ends:
                     os.fsync(self._file)
-            except BaseException:  # also an interrupt: all or none
+            except BaseException:  # also for KeyboardInterrupt: all or none
                 self._torn_at = start
-                with suppress(OSError):  # the next append or the next writer tries again
+                with suppress(OSError):  # the next append or writer tries again
                     os.ftruncate(self._file, start)
                 raise
-        if self._copy is not None:  # what it raises leaves the events in the log, for the next session to act on
+        if self._copy is not None:  # if this raises, the events stay logged, for the next session to act on
             self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and ends)
 
     def close(self) -> None:
-        """Let go of the file; there is nothing to flush."""
+        """Close the file; there is nothing to flush."""
         os.close(self._file)
 
 
 def read(path: Path) -> Iterator[Event]:
-    """Yield all events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
+    """Yield all events of a log in order. Raises `StoreError` naming file and line."""
     for event, _ in read_with_ends(path):
         yield event
 
 
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
-    """Yield the events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
+    """Yield the events of a log after byte ``offset``, each with the byte at which it ends."""
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < offset:
@@ -117,7 +117,7 @@ def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
 
 
 def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
-    """Return the events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
+    """Return the events after byte ``offset``, about ``max_bytes`` at most, and the offset for the next call."""
     events = []
     end = offset
     for event, end in read_with_ends(path, offset):
@@ -128,19 +128,19 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 
 
 def mark(path: Path, end: int) -> str:
-    """Return a short digest of what stands before byte ``end``: another log of the same length has another one."""
+    """Return a short digest of the bytes before ``end``, which distinguishes logs of the same length."""
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
 def is_another(path: Path, end: int, known: str) -> bool:
-    """Return whether a log is not the one that was read to byte ``end`` and marked there: cut, repaired or new."""
+    """Return whether a log differs from the one read to byte ``end`` with digest ``known``: cut, repaired or new."""
     return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
 
 
 def way_out(path: Path) -> str:
-    """Return what to do where a log is damaged."""
+    """Return a hint for repairing a damaged log."""
     return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
@@ -157,7 +157,7 @@ def _blocks(file: int, size: int) -> Iterator[bytes]:
 
 
 def _good_bytes(file: int) -> int:
-    """Return where a torn last record of the log begins, else its size. Raises `StoreError` for a foreign record."""
+    """Return the byte at which a torn last record begins, else the size. Raises `StoreError` for an unknown record."""
     if os.fstat(file).st_size == 0:
         return 0
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:

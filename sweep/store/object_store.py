@@ -1,9 +1,9 @@
-"""Object stores (S3, Azure, Google Cloud) as places of bytes by key; the one owner of obstore.
+"""Object stores (S3, Azure, Google Cloud) as bytes by key; the only module that uses obstore.
 
-There is no append and no rename in them, but two conditions on a write that all promise: only if the key is new, and
-only if it still holds what was read. Credentials come from the environment or the machine's role, as the provider's own
-tools find them; a store travels between processes as its URL.
-Who may write into a sweep that lies in one holds a lease: an object that its holder renews every few seconds.
+They cannot append or rename, but all support two conditional writes: only if the key is new, and only if the object is
+unchanged since it was read. Credentials come from the environment or the machine's role, as with the provider's own
+tools; a store travels between processes as its URL. A process that may write to a sweep in a store holds a lease: an
+object that it renews every few seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-STAND_IN = ".store"  # a file in a folder that stands for a place in a store: its URL
+STAND_IN = ".store"  # file with the URL, in a folder that is the local copy of a place in a store
 
 T = TypeVar("T")
 
@@ -51,26 +51,26 @@ class StoreAway(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a listing tells of an object."""
+    """An object in a listing."""
 
     key: str
     size: int  # bytes
-    tag: str  # another one whenever the content is another one
+    tag: str  # changes whenever the content changes
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The objects of a store whose keys begin with the path of ``url``. All methods raise `StoreAway`."""
+    """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`."""
 
     url: str  # "s3://bucket/prefix"
-    backend: Backend | None = None  # instead of the one of that bucket
+    backend: Backend | None = None  # used instead of the one for that bucket
 
     def below(self, name: str) -> ObjectStore:
-        """Return the place of everything whose key begins with ``name/``."""
+        """Return the part of the store with keys that begin with ``name/``."""
         return ObjectStore(f"{self.url}/{name}", self.backend)
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object and its tag; None where there is none."""
+        """Return an object and its tag; None if there is none."""
         import obstore
 
         try:
@@ -81,7 +81,7 @@ class ObjectStore:
             return None
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return several objects at once."""
+        """Return several objects, read concurrently; None for each that is missing."""
 
         def one(key: str) -> bytes | None:
             found = self.get(key)
@@ -91,16 +91,17 @@ class ObjectStore:
             return list(pool.map(one, keys))
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object, whole, in place of any before it."""
+        """Write a complete object, replacing any earlier one."""
         import obstore
 
         with self._talking(key):
             obstore.put(self._opened, self._full(key), data)
 
     def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
-        """Write an object in place of the one with this tag, or with None of none; its tag, None if it is not so.
+        """Write an object if the present one has this tag or, with None, if there is none.
 
-        ``data`` must be unlike all that others write: what comes back as a refusal may be our own earlier attempt.
+        Return the new tag, or None if the condition does not hold. ``data`` must differ from what others write, because
+        a refusal may be caused by our own earlier attempt.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -115,7 +116,7 @@ class ObjectStore:
         return there[1] if there is not None and there[0] == data else None
 
     def entries(self, prefix: str = "") -> list[Entry]:
-        """Return all objects whose key begins with ``prefix/``, by key."""
+        """Return all objects whose keys begin with ``prefix/``, sorted by key."""
         import obstore
 
         with self._talking(prefix):
@@ -123,7 +124,7 @@ class ObjectStore:
             return sorted((self._entry(one) for page in pages for one in page), key=lambda entry: entry.key)
 
     def folder(self, prefix: str = "") -> tuple[list[str], list[Entry]]:
-        """Return the names of the folders in one, and its objects."""
+        """Return the names of the folders in a folder, and its objects."""
         import obstore
 
         with self._talking(prefix):
@@ -133,7 +134,7 @@ class ObjectStore:
         ]
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects; one that is not there is no error."""
+        """Delete objects; missing ones are no error."""
         import obstore
 
         doomed = [self._full(key) for key in keys]
@@ -141,7 +142,7 @@ class ObjectStore:
             with self._talking(doomed[0]):
                 try:
                     obstore.delete(self._opened, doomed)
-                except FileNotFoundError:  # some stores say so, and stop there
+                except FileNotFoundError:  # some stores report this and stop there
                     for key in doomed:
                         with suppress(FileNotFoundError):
                             obstore.delete(self._opened, key)
@@ -159,7 +160,7 @@ class ObjectStore:
             list(pool.map(one, files))
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
-        """Copy objects to files. Raises FileNotFoundError for one that is not there."""
+        """Copy objects to files. Raises FileNotFoundError if an object is missing."""
         import obstore
 
         def one(given: tuple[str, Path]) -> None:
@@ -190,7 +191,7 @@ class ObjectStore:
         try:
             yield
         except (BaseError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # of the file here
+            if isinstance(error, OSError) and error.errno is not None:  # an error of the local file
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
@@ -198,9 +199,9 @@ class ObjectStore:
 
 
 def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
-    """Return what a store answers, which may be away for so long; ``look`` is called before each try, and may raise.
+    """Return the store's answer, trying again while it is unavailable, for at most ``patience_s`` seconds.
 
-    Raises `StoreAway`.
+    ``look`` is called before each attempt and may raise. Raises `StoreAway` in the end.
     """
     began = time.monotonic()
     while True:
@@ -214,7 +215,7 @@ def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object
 
 
 def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
-    """Call something now and then in a thread of its own, until what is returned is called."""
+    """Call ``turn`` every ``every_s`` seconds in a thread of its own; return a function that stops it."""
     over = threading.Event()
 
     def run() -> None:
@@ -232,17 +233,17 @@ def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[]
 
 
 def plain(tag: str) -> str:
-    """Return a tag as listings have it, whether a store quotes it or not."""
+    """Return a tag without quotes, as in listings, because some stores quote it."""
     return tag.strip('"')
 
 
 def is_url(text: object) -> bool:
-    """Return whether a text names a place in a store and no folder."""
+    """Return whether a text is the URL of a place in a store rather than a folder."""
     return _URL.match(str(text)) is not None
 
 
 def check_url(where: str, url: str) -> str:
-    """Return the URL as all of sweep writes it. Raises `InputError` for one of no known store."""
+    """Return the URL in the normal form. Raises `InputError` if it is of an unknown kind of store."""
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -255,7 +256,7 @@ def check_url(where: str, url: str) -> str:
 
 
 def store_of(folder: Path) -> ObjectStore | None:
-    """Return the place in a store for which a folder stands; None for one that is itself the place."""
+    """Return the store that a folder is the local copy of; None for an ordinary folder."""
     try:
         return ObjectStore((folder / STAND_IN).read_text(encoding="utf-8").strip())
     except OSError:
@@ -263,7 +264,7 @@ def store_of(folder: Path) -> ObjectStore | None:
 
 
 def stand_for(folder: Path, store: ObjectStore) -> None:
-    """Let a folder of this machine stand for a place in a store. Others may look at it meanwhile."""
+    """Mark a folder as the local copy of a place in a store; safe while other processes read it."""
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / STAND_IN) as path:
@@ -271,7 +272,7 @@ def stand_for(folder: Path, store: ObjectStore) -> None:
 
 
 def _settings() -> tuple[tuple[str, str], ...]:
-    """Return what the environment says of stores: another client for other credentials."""
+    """Return the environment variables of stores; other credentials need another client."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
 
 
@@ -280,7 +281,7 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
-    # An endpoint of one's own is written out by whoever wants it, also where that is not encrypted.
+    # An endpoint set by the user is used as written, even if it is not encrypted.
     plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
     options: Any = {"timeout": f"{_ANSWER_S:g}s", "connect_timeout": f"{_CONNECT_S:g}s"}
     if plain or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true":
@@ -300,9 +301,9 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what is wrong in a few words: what obstore says names each of its retries."""
+    """Return a short cause for users; obstore's own message lists every retry."""
     kind, whole = type(error).__name__, str(error)
-    said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may be any word or number
+    said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may contain any word or number
     found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
     status = (found[1] or found[2]) if found else ""
     known = {"UnauthenticatedError": "the credentials are refused", "PermissionDeniedError": "access is denied"}
@@ -322,20 +323,20 @@ def _reason(error: BaseException) -> str:
 
 LEASE = "lease"
 LEASE_S = 20.0
-"""A lease that was not renewed for so long is nobody's."""
+"""Seconds after which a lease that was not renewed is free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who writes into a sweep."""
+    """The process that may write to a sweep."""
 
     host: str
     process: int
-    space: str  # of processes, in which the id means something
+    space: str  # namespace in which the process id is valid
     token: str
-    renewed: float  # seconds since 1970, by the clock of the holder
+    renewed: float  # seconds since 1970, by the holder's clock
     released: bool = False
-    once: str = ""  # so that no two leases are the same bytes
+    once: str = ""  # makes the bytes of each lease unique
 
     @classmethod
     def own(cls, token: str, *, released: bool = False) -> Lease:
@@ -357,19 +358,19 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody holds it, as far as this machine can tell."""
+        """True if nobody holds it, as far as this machine can tell."""
         if self.released:
             return True
         return self.space == _space() and not _is_alive(self.process)
 
     @property
     def is_own(self) -> bool:
-        """Whether this process held it, in an earlier session: the lock of the copy lets it run one at a time."""
+        """True if this process held it in an earlier session; the copy's lock ensures that only one session runs."""
         return self.space == _space() and self.process == os.getpid()
 
 
 def lease_holder(store: ObjectStore) -> Lease | None:
-    """Return who runs a sweep, anywhere; None where nobody seems to."""
+    """Return the lease of the process that runs a sweep, on any machine; None if nobody seems to."""
     found = store.get(LEASE)
     lease = None if found is None else Lease.parse(found[0], store)
     if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:  # clocks differ
@@ -386,7 +387,7 @@ def _space() -> str:
 
 
 def now() -> float:
-    """Return seconds on a clock that goes on while the machine sleeps, where there is one."""
+    """Return seconds on a clock that continues while the machine sleeps, if it has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

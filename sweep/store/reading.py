@@ -1,10 +1,9 @@
-"""The tables of a sweep as its log stands now: from their files, from these and the end of the log, or from the log.
+"""Reads the tables of a sweep as its log is now: from their files, perhaps with the rest of the log, or from the log.
 
-Tables that lag behind are brought up to date without reading all of the log: what had ended for good when they were
-written stays as it is, and only trials that had not are read again, from where the first of them begins. A sweep that
-runs or was killed is thus read as fast as a finished one, and a long one goes on without making all its tables anew.
-While it runs, a thread keeps the files fresh, beside the sweep and never in its way. Columns are read without pandas,
-whose import takes longer.
+Outdated tables are updated without reading the whole log: trials that had ended when they were written are kept, and
+only the others are read again, from where the first of them begins. So a running or killed sweep is read as fast as a
+finished one, and a long one is resumed without rebuilding all its tables. While the sweep runs, a thread keeps the
+files up to date without delaying it. Columns are read without pandas, whose import takes longer.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder,
 
 
 def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
-    """Return the tables of a sweep as its log stands now; writes nothing.
+    """Return the tables of a sweep as its log is now; writes nothing.
 
-    ``metrics`` are the columns wanted of that table, as far as it has them; None: all. Files that were made of another
-    log are not looked at. Raises `StoreError`.
+    ``metrics`` lists the wanted columns of that table, which may be missing; None: all. Files made from another log are
+    ignored. Raises `StoreError`.
     """
     with ExitStack() as stack:
-        # Each is opened once: a running sweep puts new ones in their place.
+        # Each file is opened only once, because a running sweep replaces them.
         files = _opened(folder, stack)
         history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
@@ -65,9 +64,9 @@ def _only(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
 
 
 def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
-    """Both Parquet files, trials first; none if one is absent or not Parquet: the log tells."""
+    """Open both Parquet files, trials first; return none if one is missing or not Parquet, so that the log is read."""
     try:
-        # Not as files of Python: Arrow's threads may still hold one when the interpreter ends, which then aborts.
+        # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
         handles = [stack.enter_context(pa.OSFile(str(path))) for path in (folder.trials, folder.metrics)]
         return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
     except (OSError, ValueError):
@@ -75,9 +74,9 @@ def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
 
 
 def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
-    """Return what both files say of the log that they were made of.
+    """Return the history that both files contain.
 
-    Return None if they do not agree, are not ours, or an earlier version has left out what the log can tell.
+    None if they disagree, were not made by sweep, or an earlier version left out something that the log contains.
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
@@ -92,9 +91,9 @@ def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History 
 
 
 def behind_bytes(history: History, path: Path) -> int | None:
-    """Return what a log has beyond what tables were made of; None where they were made of another one.
+    """Return how many bytes a log has beyond those that tables were made from; None if they were made from another log.
 
-    Nothing where the log is gone, for the tables are all there is.
+    0 if the log is missing, because then the tables are all there is.
     """
     if not path.exists():
         return 0
@@ -105,7 +104,7 @@ def behind_bytes(history: History, path: Path) -> int | None:
 
 
 def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
-    """Columns as plain Python, of those names that the table has: JSON parameters decoded, None for null."""
+    """Return those of the named columns that the table has, as Python values: JSON decoded, None for null."""
     found: dict[str, list[object]] = {}
     for name in names:
         if name in table.column_names:
@@ -119,18 +118,18 @@ _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 
 def total(table: pa.Table, name: str) -> float | None:
-    """Return the sum of a column of numbers; None of a table without it."""
+    """Return the sum of a column of numbers; None if the table lacks it."""
     return float(numbers(table, name).sum()) if name in table.column_names else None
 
 
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
-    """Return a column of numbers; ``missing`` for null, and all of it where the table has no such column."""
+    """Return a column of numbers, with ``missing`` in place of nulls or of a missing column."""
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
     column = table[name].combine_chunks()
     if column.type not in _KINDS:
         column = column.cast(pa.float64())
-    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, a cast the library of computations
+    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
     kind = _KINDS[column.type]
     found = np.frombuffer(content, kind, len(column), 8 * column.offset) if len(column) else np.zeros(0)
     values = found.astype(np.float64, copy=False)
@@ -149,20 +148,21 @@ _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 
 
 def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
-    """Return the tables as the log stands now; None where only the whole log can tell.
+    """Return the tables as the log is now; None if that requires reading the whole log.
 
-    ``names`` are the columns of ``stored.metrics``, as far as there are such: none, or some with ``trial``; None: all.
+    ``names`` lists the wanted columns of ``stored.metrics``, including ``trial``; if empty, that table is not updated.
+    None: all.
     """
     try:
         builder = _going_on(folder, stored.history)
         builder.follow(folder.log)
-    except StoreError:  # a trial that had ended goes on; or a damaged log, of which the reading of it all tells more
+    except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
     return _with(stored, builder, names)
 
 
 def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
-    """Return a builder of unfinished trials alone, as they stood where tables end. Raises `StoreError`."""
+    """Return a builder with only the unfinished trials, in their state where the tables end. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
     pauses, sessions = dict(history.pauses), dict(history.sessions)
@@ -180,7 +180,7 @@ def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
 
 
 def _with(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
-    """Return stored tables with a builder's trials in place of their own; None where columns have no common type."""
+    """Return stored tables with a builder's trials replacing their own; None if columns have no common type."""
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
     trials = _merged(stored.trials, fresh, again, _trial_group)
@@ -204,7 +204,7 @@ def _lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _merged(
     old: pa.Table, new: pa.Table, replaced: npt.NDArray[np.int64], group: Callable[[str], int]
 ) -> pa.Table | None:
-    """Return all rows of trials that are not replaced, and the new ones, by the number of their trial."""
+    """Return the rows of trials that are not replaced and the new rows, sorted by trial; None without a common type."""
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
     kept = old.slice(0, count) if keep[:count].all() else old.take(of_numbers(np.flatnonzero(keep)))
@@ -217,10 +217,7 @@ def _merged(
 
 
 def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
-    """Return one table below the other, with the columns of both.
-
-    Return None where a column has no type for all of its values.
-    """
+    """Return one table below the other, with the columns of both; None if a column has no type for all its values."""
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
@@ -230,7 +227,7 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
             return None
         try:
             chunks = [_column(table, field).chunks for table in (first, second)]
-        except pa.ArrowInvalid:  # a whole number that no float can be
+        except pa.ArrowInvalid:  # a whole number that no float can represent
             return None
         fields.append(field)
         columns.append(pa.chunked_array([chunk for part in chunks for chunk in part], field.type))
@@ -245,7 +242,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
-    """Return the type of a column that two tables have; None where their values have none in common."""
+    """Return a field for a column of two tables; None if their types have nothing in common."""
     if not fields:
         return pa.field(name, pa.null())
     kinds = {field.type for field in fields}
@@ -256,14 +253,14 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 
 def _trial_group(name: str) -> int:
-    """Return where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
+    """Return the position of a column of the trials, in the order of `TableBuilder.trials`, as a group number."""
     prefixes = {"param.": 1, NULL_PARAMS: 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
     group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
     return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ADDED_UP else group
 
 
 def _epoch_group(name: str) -> int:
-    """As `_trial_group`, of the metrics."""
+    """Return the same as `_trial_group` for a column of the metrics."""
     return 0 if name in _EPOCH_HEAD else 1 if name.startswith("metric.") else 2
 
 
@@ -271,12 +268,12 @@ FIRST_S = 2.0
 
 
 class TableWriter(Follower):
-    """Keeps both tables of a running sweep fresh: what had ended when the last session did is not read again."""
+    """Keeps both tables of a running sweep up to date. Trials that ended in earlier sessions are not read again."""
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
-        self._parts: tuple[Tables | None, TableBuilder] | None = None  # what is stored, and the rest of the log
-        self._written = -1  # bytes of the log in the files
+        self._parts: tuple[Tables | None, TableBuilder] | None = None  # stored, and builder for the rest
+        self._written = -1  # bytes of the log that the files cover
         super().__init__("tables", first_s)
 
     def update(self) -> None:
@@ -289,7 +286,7 @@ class TableWriter(Follower):
             if stored is None:
                 raise
             tables = None
-        if tables is None:  # only the whole log can tell, see `caught_up`
+        if tables is None:  # requires the whole log, see `caught_up`
             self._parts = None, TableBuilder.of(self._folder)
             return self.update()
         write(self._folder, tables)
@@ -306,7 +303,7 @@ class TableWriter(Follower):
             history = _written(files, folder)
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:
-                with suppress(StoreError, ValueError):  # damaged files: the log tells
+                with suppress(StoreError, ValueError):  # damaged files: read the log instead
                     found = _stored(files, folder, history, None), _going_on(folder, history)
                     self._written = history.log_bytes
                     return found

@@ -1,10 +1,10 @@
-"""A sweep whose results are in an object store: the copy of it on this machine, which commands read and write.
+"""A sweep with results in an object store, and its copy on this machine, which commands read and write.
 
-In the store lie, below the sweep's name, its files and ``log/``: the log in segments, each written once, numbered, with
-a line in front that says at which byte of the log it begins. Now and then a part takes the place of many segments. One
-process at a time writes them: it holds a lease, an object that it replaces every few seconds if nobody else has. A
-segment is created only where there is none of its number, so that of two writers who both believe to hold the lease
-one is refused before anybody acts on what it wrote.
+In the store, below the sweep's name, are its files and ``log/``: the log in numbered segments, each written once, which
+begin with a line that gives their first byte in the log. From time to time, a part replaces many segments. One process
+at a time writes them. It holds a lease, an object that it renews every few seconds, provided nobody else has replaced
+it. A segment is created only if none has its number, so if two writers believe that they hold the lease, one is
+refused before anything acts on what it wrote.
 """
 
 from __future__ import annotations
@@ -41,26 +41,27 @@ from sweep.store.object_store import (
 )
 
 AWAY_S = 300.0
-"""A store that has not answered for so long ends the session; until then training goes on."""
+"""Seconds without an answer from the store after which the session ends; until then training continues."""
 
 _RENEW_S = 5.0
-_LOOK_S = 2.0  # for requests
+_LOOK_S = 2.0  # between checks for requests
 _TRIES = 20
 _CLOSE_S = 60.0
 _SYNC_S = 2.0
-_PART = 64  # segments that one part replaces
-_AT_ONCE = 64  # objects that are read at once
+_PART = 64  # segments replaced by one part
+_AT_ONCE = 64  # objects read at once
 _SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
 _FIRST = "log/00000000"
 _LOG, _KNOWN = "log.jsonl", ".known.json"
-_HERE = frozenset({_LOG, "lock"})  # files of a results folder that stay on this machine
-_FOLDERS = ("tensorboard", "profile")  # that are sent along
+_HERE = frozenset({_LOG, "lock"})  # files of a results folder that are not uploaded
+_FOLDERS = ("tensorboard", "profile")  # folders that are uploaded too
 
 
 def local(results: str | Path, where: str = "--results") -> Path:
-    """Return the folder of this machine that holds all results, or stands for the place in a store that does.
+    """Return the folder on this machine that holds all results, or their copy if ``results`` is a URL.
 
-    Raises `InputError` for a URL of no known store.
+    Raises:
+        InputError: for a URL of an unknown kind of store.
     """
     if not is_url(results):
         return Path(results)
@@ -83,11 +84,11 @@ def _cache() -> Path:
 
 @dataclass(slots=True)
 class _Known:
-    """How far the copy on this machine is one."""
+    """State of the copy on this machine."""
 
-    first: str | None = None  # tag of the log's first segment: another sweep of the same name has another one
-    segments: int = 0  # that are in the copy, and the number of the next one
-    bytes: int = 0  # of the log, in the store
+    first: str | None = None  # tag of the log's first segment, which identifies the sweep among those of the same name
+    segments: int = 0  # number of segments in the copy, and number of the next one
+    bytes: int = 0  # bytes of the log in the store
     files: dict[str, str] = field(default_factory=dict)  # tags by name
 
     @classmethod
@@ -103,10 +104,10 @@ class _Known:
 
 
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
-    """Bring the copy of a sweep up to date; whether there is such a sweep in the store.
+    """Update the copy of a sweep; return whether the store has such a sweep.
 
-    A sweep that is run by another process of this machine is there as it is. ``mine``: by this one, which has not begun
-    yet. Raises `StoreError`.
+    If another process of this machine runs the sweep, its copy is current. ``mine``: this process is about to run it.
+    Raises `StoreError`.
     """
     with alone(folder):
         if not mine and is_locked(folder / "lock"):
@@ -126,24 +127,24 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Be the only one on this machine that changes what the copy of a sweep is."""
+    """Ensure inside the block that no other process on this machine changes the copy of a sweep."""
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
 
 
 class _Replaced(Exception):
-    """What was listed is there no more: parts have taken the place of segments."""
+    """Listed objects have disappeared, because a part has replaced segments."""
 
 
 def pull_all(results: Path, store: ObjectStore) -> None:
-    """Bring the copies of all sweeps of a place up to date."""
+    """Update the copies of all sweeps in a store, and set aside copies of sweeps that are no longer there."""
     from concurrent.futures import ThreadPoolExecutor
 
     names, _ = store.folder()
     with ThreadPoolExecutor(8) as pool:
         there = list(pool.map(lambda name: pull(results / name, store.below(name)), names))
     present = {name for name, found in zip(names, there, strict=True) if found}
-    for path in results.iterdir():  # copies of what is in the store no more
+    for path in results.iterdir():  # copies of sweeps that are no longer in the store
         if path.is_dir() and path.name[0] != "." and path.name not in present and not is_locked(path / "lock"):
             _set_aside(path)
 
@@ -179,7 +180,7 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: 
     if size < known.bytes:
         known.segments = known.bytes = 0
     new = [key for _, last, key in segments if last >= known.segments]
-    if not new:  # a driver that died here may have written more than it had sent: nobody has gone on without it
+    if not new:  # a driver that died here may have written more than it sent; nothing has continued from that
         return
     with storing(path), path.open("r+b" if path.exists() else "w+b") as file:
         for start in range(0, len(new), _AT_ONCE):
@@ -191,7 +192,7 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: 
                     raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
                 more = content[known.bytes - at :]
                 file.seek(known.bytes)
-                if file.read(len(more)) != more:  # what is here is another driver's, or less
+                if file.read(len(more)) != more:  # the copy has another driver's bytes, or fewer
                     file.truncate(known.bytes)
                     file.seek(known.bytes)
                     file.write(more)
@@ -200,19 +201,19 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: 
 
 
 def _parsed(data: bytes) -> tuple[int, bytes]:
-    """Return at which byte of the log a segment or part begins, and its content."""
+    """Return the byte of the log at which a segment or part begins, and its content."""
     head, _, content = data.partition(b"\n")
     return int(json.loads(head)["at"]), content
 
 
 def _set_aside(folder: Path) -> None:
-    """Take a copy away of which the original is gone; what it may have that was never sent is not lost."""
+    """Move away the copy of a sweep that the store no longer has, as it may contain results that were never sent."""
     if (folder / _KNOWN).exists():
         folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
 
 
 def claim(folder: Path, store: ObjectStore) -> bool:
-    """Put a new sweep into the store, whole; whether its name was free."""
+    """Create a new sweep in the store, complete; return whether its name was free."""
     known = _Known()
     info = (folder / "sweep.json").read_bytes()
     tag = store.swap("sweep.json", info, None)
@@ -225,7 +226,7 @@ def claim(folder: Path, store: ObjectStore) -> bool:
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:
-    """Take a sweep out of the store, unless somebody runs it or has trained something of it."""
+    """Delete a sweep from the store, unless it is running or has trained anything."""
     writer = Writer(folder, store)
     with suppress(InputError, StoreAway), writer.held():
         segments = store.get_all([entry.key for entry in store.entries("log")])
@@ -239,12 +240,12 @@ def ask(store: ObjectStore, request: str) -> None:
 
 
 def withdraw_request(store: ObjectStore, request: str) -> None:
-    """Ask no more."""
+    """Delete a request that was not taken."""
     store.delete([f"requests/{request}"])
 
 
 class Writer:
-    """Sends what the one driver of a sweep writes, from a thread of its own, and holds the lease meanwhile."""
+    """Uploads what the one driver of a sweep writes, in a thread of its own, and holds the lease."""
 
     def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
         self._folder, self._store, self._sync_s = folder, store, sync_s
@@ -253,25 +254,30 @@ class Writer:
         self._renewed = 0.0
         self._leasing = threading.Lock()
         self._known = _Known()
-        self._end = 0  # of what is to be sent, in bytes
-        self._loose = 0  # the first segment that is in no part, and where it begins
+        self._end = 0  # byte up to which the log must be sent
+        self._loose = 0  # first segment that is in no part, and the byte at which it begins
         self._loose_at = 0
         self._away_since: float | None = None
         self._fault: str | None = None
-        self._told = False  # the driver has heard of it
+        self._told = False  # the driver knows of the fault
         self._busy = threading.Lock()
-        self._stops: list[Callable[[], None]] = []  # of its threads
+        self._stops: list[Callable[[], None]] = []  # functions that stop its threads
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
-        """Be the one writer. Raises `InputError` that names the process that is, `StoreError` without an answer."""
+        """Write to the store inside the block, as the only writer.
+
+        Raises:
+            InputError: naming the process that is writing.
+            StoreError: if the store does not answer.
+        """
         with self.held():
             self._fence()
             for name, turn, every_s in (("log", self._send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
                 self._stops.append(repeat(partial(self._guarded, turn), every_s, f"object store: {name}"))
             try:
                 yield self
-            except BaseException:  # it is the one to hear of
+            except BaseException:  # the first error is the important one
                 with suppress(StoreError):
                     self._close()
                 raise
@@ -279,16 +285,19 @@ class Writer:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease alone. Raises `InputError` that names the process that has it."""
+        """Hold the lease inside the block. Raises `InputError` that names the process that has it."""
         self._take()
         try:
             yield
         finally:
-            with suppress(StoreError):  # then it runs out
+            with suppress(StoreError):  # the lease will expire instead
                 self._claimed(self._lease_tag, released=True)
 
     def check(self) -> None:
-        """Raise `StoreError` where nothing more may be written: also after a sleep, in which others may have come."""
+        """Raise `StoreError` if nothing more may be written.
+
+        After the machine slept, another process may have taken over, so an old lease is renewed first.
+        """
         if not self._fault and now() - self._renewed > LEASE_S:
             self._guarded(self._renew)
         if self._fault:
@@ -296,13 +305,13 @@ class Writer:
             raise StoreError(self._fault)
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Hear that the log is whole up to this byte; ``wait`` until that is in the store. Raises `StoreError`."""
+        """Note that the log is complete up to byte ``end``; ``wait`` until that is stored. Raises `StoreError`."""
         self._end = end
         if wait:
             self._send_surely()
 
     def _guarded(self, turn: Callable[[], None]) -> None:
-        """Do something that a store may hinder: for a while it is tried again, for good it ends the session."""
+        """Call ``turn``; if the store is unavailable, it is tried again later, and after `AWAY_S` the session ends."""
         try:
             turn()
             self._away_since = None
@@ -319,7 +328,7 @@ class Writer:
         self._hear_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
-        """Send all there is, though the store may be away for a while."""
+        """Send everything, although the store may be unavailable for a while."""
         try:
             patiently(self._send, most_s, self.check)
         except StoreError as error:
@@ -327,7 +336,7 @@ class Writer:
             raise
 
     def _send(self) -> None:
-        """Send what is whole and not there yet."""
+        """Send complete records that are not in the store yet."""
         with self._busy:
             while (end := self._end) > self._known.bytes:
                 with (self._folder / _LOG).open("rb") as file:
@@ -339,11 +348,11 @@ class Writer:
                     self._join()
 
     def _create(self, content: bytes) -> None:
-        """Write the next segment. Raises `StoreError` where another process has."""
+        """Write the next segment. Raises `StoreError` if another process has written it."""
         known = self._known
         key, head = f"log/{known.segments:08d}", json.dumps({"at": known.bytes, "by": self._token}).encode()
         tag = self._store.swap(key, head + b"\n" + content, None)
-        if tag is None:  # perhaps it is our own, with less in it, whose answer was lost
+        if tag is None:  # it may be our own, with less content, if the answer to an earlier attempt was lost
             there = self._store.get(key)
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
@@ -355,7 +364,7 @@ class Writer:
         known.bytes += len(content)
 
     def _join(self) -> None:
-        """Let one part take the place of the segments that this session has written since the last one."""
+        """Replace the segments written by this session since the last part by one part."""
         known, first = self._known, self._loose
         last = known.segments - 1
         if last <= first:
@@ -369,24 +378,24 @@ class Writer:
         self._loose, self._loose_at = known.segments, known.bytes
 
     def _fence(self) -> None:
-        """Take the next number of a segment, so that whoever held the lease before is refused from now on.
+        """Write the next segment, so that a process that held the lease before is refused from now on.
 
-        No part ever replaces that segment: its number stays taken.
+        No part ever replaces this segment, so its number stays taken.
         """
         while True:
             pull(self._folder, self._store, mine=True)
             self._known = _Known.read(self._folder)
-            self._end = self._known.bytes  # what is beyond may be torn: the log tells once it has looked
+            self._end = self._known.bytes  # bytes beyond may be torn; `Log` calls `appended` when it has checked
             try:
                 self._create(b"")
             except StoreAway:
                 raise
-            except StoreError:  # its last words came between
+            except StoreError:  # the former holder wrote a last segment in between
                 continue
             break
         self._known.write(self._folder)
         self._loose, self._loose_at = self._known.segments, self._known.bytes
-        self._store.delete(entry.key for entry in self._store.entries("requests"))  # asked of whoever was before
+        self._store.delete(entry.key for entry in self._store.entries("requests"))  # for the former holder
 
     def _take(self) -> None:
         seen, since = "", time.monotonic()
@@ -448,7 +457,7 @@ class Writer:
                 self._known.write(self._folder)
 
     def _send_files(self) -> None:
-        """Send the tables and what else lies in the folder."""
+        """Upload the tables and other files of the folder."""
         top = [path for path in self._folder.iterdir() if path.is_file() and path.name[0] != "."]
         below = [path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()]
         sent = [path for path in (*top, *below) if path.name not in _HERE]

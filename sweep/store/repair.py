@@ -1,7 +1,7 @@
-"""Makes a damaged log readable again: what can be read of it is kept, what cannot is told, nothing is invented.
+"""Repairs a damaged log: keeps the readable records, reports the lost ones and invents nothing.
 
-A loss of power can leave a hole of zeros, or of nothing, where a disk had not written yet. Records behind it may speak
-of trials whose beginning is lost in it: they are left out as well, for a log that says so could not be.
+A loss of power can leave a range of zeros, or nothing, where a disk had not written yet. Later records may refer to
+trials whose beginning is lost; they are dropped too, because the log would be impossible with them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from sweep.store.reading import TableWriter
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What became of a log."""
+    """Result of a repair."""
 
-    kept: int  # records
+    kept: int  # number of records
     losses: tuple[str, ...]  # in words, with their lines
-    original: Path | None  # where the damaged log lies; None: it is whole, and untouched
+    original: Path | None  # the damaged log; None: the log was intact and is unchanged
 
 
 def repair(folder: ResultsFolder) -> Repaired:
-    """Repair a sweep's log; its tables are made anew.
+    """Repair a sweep's log and rebuild its tables.
 
-    Raises `InputError` while the sweep runs, `StoreError` where the log cannot be read at all or is no log of this
-    version.
+    Raises:
+        InputError: while the sweep runs, or if it is in an object store.
+        StoreError: if the log is unreadable or has an unknown format.
     """
     if folder.store is not None:
         what = "is in an object store, where what is stored is whole"
@@ -75,7 +76,7 @@ def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
-    """Yield the records of a line and what is none; zeros may have joined several lines."""
+    """Yield the records of a line, and None for parts that are no records; zeros may have joined several lines."""
     try:
         yield line, decode(line)
     except NotJson:
@@ -88,7 +89,7 @@ def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
 
 
 def _flaw(ledger: Ledger, event: Event) -> str | None:
-    """Go on with an event, unless it cannot follow: then return why."""
+    """Observe an event; if it cannot follow the earlier ones, return why."""
     try:
         ledger.observe(event)
     except OutOfOrder as error:
@@ -97,7 +98,7 @@ def _flaw(ledger: Ledger, event: Event) -> str | None:
 
 
 def _gap(ledger: Ledger, event: Event | None) -> str | None:
-    """Return the epochs that are missing before an event."""
+    """Return which epochs are missing before an event, in words; None if none are."""
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
     first, last = ledger.trials[event.trial].epoch + 1, event.epoch - 1
@@ -105,7 +106,7 @@ def _gap(ledger: Ledger, event: Event | None) -> str | None:
 
 
 def _missing(ledger: Ledger) -> list[str]:
-    """Return the trials that must have been there; a resumed sweep trains them."""
+    """Return the trials whose records are all lost, in words; a resumed sweep trains them."""
     known = range(max(ledger.trials, default=-1) + 1)
     return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
 

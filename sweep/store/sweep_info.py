@@ -1,7 +1,7 @@
-"""``sweep.json``: what a sweep file was resolved to, what the sweep runs on, and where it comes from.
+"""``sweep.json``: the resolved sweep file, the hardware and versions of the sweep, and its origin.
 
-Only this module knows the keys of the file. They are looked at when they are asked for: a file of an earlier release
-may lack some, and a damaged part matters only to those who need it.
+Only this module knows the keys of the file. They are checked when they are used: files of earlier releases may lack
+some, and a damaged part only matters to code that needs it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Objectives: TypeAlias = tuple[tuple[str, str], ...]
 LOWER_IS_BETTER = ("loss", "err", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape")
 HIGHER_IS_BETTER = ("accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2", "bleu", "reward", "score")
 SHARES = ("acc", "accuracy", "error_rate")
-"""Words in the names of metrics. The last are shares of the examples."""
+"""Words in the names of metrics that tell which direction is better; metrics with the last are shares of examples."""
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric has one of these words."""
+    """Return whether the name of a metric contains one of these words."""
     return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
 
 
 def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
-    """Return whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
+    """Return whether higher values of a metric are better, by the objectives or else by its name; None if unknown."""
     for name, goal in objectives:
         if name == metric:
             return goal == "maximize"
@@ -45,11 +45,11 @@ def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
 
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
-"""Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
+"""Packages whose versions affect training, besides those that the trainable imports."""
 
 
 class EarlierSweep(TypedDict):
-    """A sweep that the search learns from, as far as its log went when it was taken."""
+    """A sweep used for a warm start, and the length of its log at that time."""
 
     path: str
     log_bytes: int
@@ -62,19 +62,19 @@ class Fields(TypedDict, total=False):
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file
-    file: Mapping[str, object]  # the same as the file last said it, where the sweep has changed since
-    import_folders: list[str]  # where the trainable is looked for
+    file: Mapping[str, object]  # the sweep file as last given, if the sweep's settings have changed since
+    import_folders: list[str]  # searched for the trainable
     working_folder: str  # in which trials begin
     simulated_gpus: int | None
-    memo: bool  # whether trials of earlier sweeps may answer its own
+    memo: bool  # whether results of earlier sweeps may be used
     source: Mapping[str, object]  # the trainable's code: `describe_source`
     provenance: Mapping[str, object]  # versions, commit, hardware: the function `provenance`
     warm_start: list[EarlierSweep]
-    origin: Mapping[str, object]  # the sweep and trial that it was made of
+    origin: Mapping[str, object]  # the sweep and trial that it was made from
 
 
 class _Mapping:
-    """A mapping within the file, by the keys that lead to it; empty where there is none."""
+    """Descriptor for a mapping in the file, found by these keys; empty if it is missing."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
@@ -94,28 +94,28 @@ class SweepInfo:
     content: Mapping[str, object]
 
     spec = _Mapping("spec")  # the resolved sweep file
-    parameters = _Mapping("spec", "parameters")  # the search space as that declares it
+    parameters = _Mapping("spec", "parameters")  # the search space as the sweep file declares it
     confirm = _Mapping("spec", "confirm")
     resources = _Mapping("spec", "resources")
-    source = _Mapping("source")  # the trainable's code as `describe_source` gave it
-    provenance = _Mapping("provenance")  # versions, commit and hardware as the function `provenance` gave them
-    origin = _Mapping("origin")  # the sweep and trial that this one was made of
+    source = _Mapping("source")  # the trainable's code, from `describe_source`
+    provenance = _Mapping("provenance")  # versions, commit and hardware, from the function `provenance`
+    origin = _Mapping("origin")  # the sweep and trial that this one was made from
 
     def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
-        """Return a copy with other values of some keys."""
+        """Return a copy with new values of some keys."""
         return replace(self, content={**self.content, **fields})
 
     @property
     def name(self) -> str:
-        """The sweep's name; that of its folder where the file has none."""
+        """The sweep's name; that of its folder if the file has none."""
         return str(self.content.get("name", self.path.absolute().parent.name))
 
     @property
     def objectives(self) -> Objectives:
-        """Raises `StoreError` where they are damaged."""
+        """The sweep's objectives. Raises `StoreError` if they are damaged."""
         entries = self.content.get("objectives", [])
         try:
-            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # caught below
+            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # errors are caught below
         except (TypeError, KeyError) as error:
             raise StoreError(f'{self.path}: objectives: expected a list of {{"name", "goal"}}') from error
         if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
@@ -124,14 +124,14 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The resolved sweep file without the changes of `resume --set`, but for keys that are null."""
+        """The resolved sweep file without the changes of `resume --set` and without null keys."""
         content = self.content.get("file")
         resolved = content if isinstance(content, Mapping) else self.spec
         return {key: value for key, value in resolved.items() if value is not None}
 
     @property
     def spec_text(self) -> str:
-        """The resolved sweep file as text. JSON is YAML: it is parsed by the rules of any sweep file."""
+        """The resolved sweep file as text. JSON is YAML, so it is parsed like any sweep file."""
         return json.dumps({key: value for key, value in self.spec.items() if value is not None})
 
     @property
@@ -144,17 +144,17 @@ class SweepInfo:
 
     @property
     def repeats(self) -> int:
-        """Seeds of each configuration."""
+        """Number of seeds of each configuration."""
         return _whole(self.spec.get("repeats")) or 1
 
     @property
     def trials_each(self) -> int:
-        """Trials of each configuration: its repeats, each with all folds."""
+        """Number of trials of each configuration: repeats times folds."""
         return self.repeats * (self.folds or 1)
 
     @property
     def folds(self) -> int | None:
-        """Folds of a cross-validation; None without one."""
+        """Number of folds of a cross-validation; None without one."""
         return _whole(self.spec.get("folds"))
 
     @property
@@ -164,13 +164,13 @@ class SweepInfo:
 
     @property
     def import_folders(self) -> tuple[Path, ...] | None:
-        """Where the trainable is looked for; None where the file does not say."""
+        """Folders searched for the trainable; None if the file does not say."""
         folders = self.content.get("import_folders")
         return tuple(Path(str(folder)) for folder in folders) if isinstance(folders, list) else None
 
     @property
     def working_folder(self) -> Path:
-        """The folder in which trials begin; the current one where the file does not say, or it is not there."""
+        """The folder in which trials begin; the current one if the file does not say or the folder does not exist."""
         folder = Path(str(self.content.get("working_folder", "")))
         return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
 
@@ -180,25 +180,25 @@ class SweepInfo:
 
     @property
     def memo(self) -> bool:
-        """Whether trials of earlier sweeps may answer its own."""
+        """True if results of earlier sweeps may be used."""
         return self.content.get("memo") is not False
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the sweep went on with other code than it began with."""
+        """True if the sweep continued with other code than it began with."""
         return bool(self.source.get("changed"))
 
     @property
     def warm_start(self) -> list[EarlierSweep]:
-        """Raises `StoreError` where an entry is damaged."""
+        """The sweeps of the warm start. Raises `StoreError` if an entry is damaged."""
         entries = self.content.get("warm_start")
         return [_earlier(entry) for entry in entries] if isinstance(entries, list) else []
 
     @property
     def identity(self) -> Mapping[str, object] | None:
-        """All that a training depends on but parameters, seed, epochs and data; None where it is not written down.
+        """Everything that training depends on except parameters, seed, epochs and data; None if it was not recorded.
 
-        By what it is, in words.
+        The keys describe each value in words.
         """
         match self.content:
             case {
@@ -216,7 +216,7 @@ class SweepInfo:
                     "the code": digest,
                     "the version of Python": python,
                     **{f"the version of {name}": versions[name] for name in sorted(versions)},
-                    # The seed of the data is told by the data.
+                    # The fingerprint of the data covers its seed.
                     **{f"training.{name}": value for name, value in training.items() if name != "data_seed"},
                     "the metric of training.patience": (metric, goal) if training.get("patience") else None,
                     "resources.gpus": gpus,
@@ -227,7 +227,7 @@ class SweepInfo:
 
     @property
     def doubt(self) -> str | None:
-        """Why its numbers do not follow from `identity`, parameters and seeds; None where they do."""
+        """Why the results do not follow from `identity`, parameters and seeds; None if they do."""
         match self.content:
             case {"spec": {"training": {"strategy": "parameter_server"}}}:
                 return "a parameter server's workers train asynchronously, and no two trials are alike"
@@ -239,18 +239,18 @@ class SweepInfo:
 
 
 def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
-    """Return in what the identities of sweeps differ, in words; nothing where one of them is not known."""
+    """Return in which points the identities of sweeps differ, in words; empty if one of them is unknown."""
     known = [one.identity for one in sweeps]
     there = [one for one in known if one is not None]
     if len(there) < len(known):
         return []
     names = dict.fromkeys(name for one in there for name in one)
-    # A setting that one of them lacks came with a later release.
+    # A setting that some of them lack came with a later release.
     return [name for name in names if len({repr(one[name]) for one in there if name in one}) > 1]
 
 
 def parse(path: Path, text: bytes) -> SweepInfo:
-    """Return the content of a sweep.json. Raises `StoreError` where it is damaged."""
+    """Parse the content of a sweep.json. Raises `StoreError` if it is damaged."""
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -271,7 +271,7 @@ def _earlier(entry: object) -> EarlierSweep:
     raise StoreError(f"sweep.json: warm_start holds {entry!r}, expected a path and log_bytes")
 
 
-DISTRIBUTION = "sweep-keras"  # on the package index, where sweep is another project's
+DISTRIBUTION = "sweep-keras"  # on the package index, where "sweep" is another project
 VERSION = "0.1.0"
 
 PACKAGES = ("tensorflow", "keras", "ray", "optuna", "pandas", "pyarrow", "numpy")
@@ -279,9 +279,9 @@ TIMEOUT_S = 10
 
 
 def provenance(project_dir: Path) -> dict[str, object]:
-    """Everything that could explain a different result, JSON-able; null for what cannot be found out.
+    """Return everything that could explain a different result, as JSON types; null for what is unknown.
 
-    Imports none of the packages and touches no accelerator. ``project_dir`` is the folder of the code.
+    Imports none of the packages and uses no accelerator. ``project_dir`` is the folder of the code.
     """
     return {
         "command": sys.argv,
@@ -297,8 +297,8 @@ def provenance(project_dir: Path) -> dict[str, object]:
 
 
 def version_of(package: str) -> str | None:
-    """Return the installed version of a package; None where it is not installed."""
-    from importlib import metadata  # not for every command
+    """Return the installed version of a package; None if it is not installed."""
+    from importlib import metadata  # only some commands need it
 
     try:
         return metadata.version(package)
@@ -307,7 +307,7 @@ def version_of(package: str) -> str | None:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Name, memory and driver of each GPU that CUDA shows this process; none without a driver."""
+    """Return name, memory and driver of each GPU that CUDA shows this process; empty without a driver."""
     fields, setting = (
         ("index", "uuid", "name", "memory.total", "driver_version"),
         os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -320,10 +320,10 @@ def gpus() -> list[dict[str, str]]:
 
 
 def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
-    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
+    """Return the GPUs that CUDA shows with this CUDA_VISIBLE_DEVICES (None: not set), in its order.
 
-    ``gpus`` are UUIDs by index. The list ends at the first entry that names nothing (CUDA C++ programming guide,
-    environment variables).
+    ``gpus`` are UUIDs by index. The list ends at the first invalid entry (CUDA C++ programming guide, environment
+    variables).
     """
     if setting is None:
         return list(gpus)
@@ -343,7 +343,7 @@ def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: st
 
 
 def parse_mig_devices(listing: str) -> dict[str, int]:
-    """Return the MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
+    """Return the MIG instances in the output of ``nvidia-smi -L``, each with the index of its GPU."""
     devices, current = {}, 0
     for line in listing.splitlines():
         if gpu := re.match(r"GPU (\d+):", line):
@@ -354,7 +354,10 @@ def parse_mig_devices(listing: str) -> dict[str, int]:
 
 
 def _git(folder: Path) -> dict[str, object] | None:
-    """Commit, branch and whether the code differs from it: a tracked file, or a Python file not tracked."""
+    """Return commit, branch and whether the code differs from the commit, in tracked or new Python files.
+
+    None if the folder is not in a repository.
+    """
     git = ("git", "--no-optional-locks", "-C", str(folder))
     commit = _run(*git, "rev-parse", "HEAD")
     if commit is None:
@@ -369,7 +372,7 @@ def _git(folder: Path) -> dict[str, object] | None:
 
 
 def _run(*command: str) -> str | None:
-    """Return the output of a program; None where it is missing, fails or hangs."""
+    """Return the output of a program; None if it is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")
     except (OSError, subprocess.SubprocessError):

@@ -1,8 +1,8 @@
-"""The two tables of a sweep, derived from its log; `reading` reads what is written here.
+"""The two tables of a sweep, derived from its log; `reading` reads the files written here.
 
-``trials.parquet`` has a row per trial, ``metrics.parquet`` one per trial and epoch. The columns are listed
-in results/README.md. As CSV they follow RFC 4180: UTF-8 without a mark; texts are in quotes, and a null is an empty
-field; floats have the digits that read back the same.
+``trials.parquet`` has a row per trial, ``metrics.parquet`` one per trial and epoch. results/README.md lists the
+columns. CSV files follow RFC 4180: UTF-8 without a byte order mark, texts in quotes, nulls as empty fields, and floats
+with enough digits to be read back exactly.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, S
 from sweep.store.sweep_info import VERSION, Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
-AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
+AS_JSON = {b"encoding": b"json"}  # metadata of parameter columns whose text is JSON
 J_PER_KWH = 3.6e6
-LAYOUT = 1  # 1: with a column of the parameters that are null, and durations by clocks that never jump
-METADATA = b"sweep"  # in both files: their history
+LAYOUT = 1  # 1: with a column of the parameters that are null, and durations by monotonic clocks
+METADATA = b"sweep"  # key of the history in the metadata of both files
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How far the log had come when tables were made of it, and how its sessions went."""
+    """Position in the log up to which tables were made, and the course of its sessions."""
 
     log_bytes: int = 0
     started: float | None = None  # seconds since 1970
     last: float | None = None  # time of the last event
-    active_s: float = 0.0  # of all sessions, without the pauses between them
-    ended: str | None = None  # why the last session ended; None: it runs, or was killed
-    mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
-    pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
-    sessions: Sequence[tuple[int, float]] = ()  # the same, and the seconds of all sessions before it
-    unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
-    version: str | None = None  # of sweep, which may have made the columns otherwise
-    session_s: float = 0.0  # of the last one
-    began: float | None = None  # of `ActiveTime`
-    layout: int = 0  # `LAYOUT` of whoever made the tables
+    active_s: float = 0.0  # total of all sessions, without the time between them
+    ended: str | None = None  # why the last session ended; None: it is running or was killed
+    mark: str | None = None  # digest of the log up to there; None in tables by an earlier version
+    pauses: Sequence[tuple[int, float]] = ()  # first byte of each session, and the seconds between earlier ones
+    sessions: Sequence[tuple[int, float]] = ()  # the same, with the seconds within earlier sessions
+    unfinished: Sequence[tuple[int, int]] | None = None  # unfinished trials, and the byte at which each begins
+    version: str | None = None  # of sweep; other versions may have made other columns
+    session_s: float = 0.0  # of the last session
+    began: float | None = None  # see `ActiveTime`
+    layout: int = 0  # the `LAYOUT` with which the tables were made
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ class Tables:
 
 
 class TableBuilder:
-    """Takes the events of a log in order and makes tables of them, at any time and again.
+    """Observes the events of a log in order and makes tables of them, as often as needed.
 
-    It keeps some 1 kB for a trial and 0.1 kB for an epoch. Raises `StoreError` for a log that cannot be.
+    It uses about 1 kB per trial and 0.1 kB per epoch. Raises `StoreError` for an impossible log.
     """
 
     def __init__(self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None) -> None:
@@ -79,16 +79,16 @@ class TableBuilder:
         self._log_bytes = 0
         self._pauses: list[tuple[int, float]] = []
         self._sessions: list[tuple[int, float]] = []
-        self._begun: dict[int, int] = {}  # where trials begin
+        self._begun: dict[int, int] = {}  # byte at which each trial begins
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
-        """Return a builder for the sweep in ``folder``, which has observed nothing yet."""
+        """Return a builder for the sweep in ``folder`` that has not observed anything yet."""
         info = folder.read_info()
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
     def observe(self, event: Event, place: int = 0) -> None:
-        """Take in an event, which begins at byte ``place`` of the log."""
+        """Observe an event, which begins at byte ``place`` of the log."""
         match self._ledger.observe(event):
             case Reported(trial, report):
                 self._epochs.report(self._trials.report(trial, report), report)
@@ -113,7 +113,7 @@ class TableBuilder:
         self._last = event.time if self._last is None else max(self._last, event.time)
 
     def follow(self, path: Path) -> int:
-        """Observe what has come to a log since the last call; returns the bytes observed in all."""
+        """Observe new events of a log; return the total number of bytes observed."""
         with ledger.naming(path):
             for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
                 self.observe(event, self._log_bytes)
@@ -121,7 +121,10 @@ class TableBuilder:
         return self._log_bytes
 
     def go_on(self, history: History, pauses_s: float, earlier_s: float) -> None:
-        """Stand where an earlier builder stood, with the trials of this one, after so much of pauses and sessions."""
+        """Continue where an earlier builder ended, keeping this builder's trials.
+
+        ``pauses_s`` and ``earlier_s`` are the seconds between and within earlier sessions.
+        """
         self._log_bytes, self._pauses = history.log_bytes, list(history.pauses)
         self._started, self._last, self._ended = history.started, history.last, history.ended
         self._trials.pauses_s, self._trials.earlier_s = pauses_s, earlier_s
@@ -129,7 +132,7 @@ class TableBuilder:
         self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
-        """Return how the log has gone so far."""
+        """Return the history of the log so far."""
         trials = self._ledger.trials
         unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
         return History(
@@ -152,7 +155,7 @@ class TableBuilder:
         return Tables(self.trials(), self.metrics(), self.history())
 
     def trials(self) -> pa.Table:
-        """Return one row per trial, by number."""
+        """Return one row per trial, sorted by number."""
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
@@ -209,7 +212,7 @@ class TableBuilder:
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _table(columns, encodings)
         numbers, _ = rows.integers["trial"].filled(count)
-        return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # they need not start by number
+        return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
         columns = {name: _numbers(column, count) for name, column in self._trials.added_up.items()}
@@ -243,14 +246,14 @@ class TableBuilder:
 
 
 def of_log(folder: ResultsFolder) -> Tables:
-    """Return the tables of a sweep, made of its whole log. Raises `StoreError`."""
+    """Return the tables of a sweep, made from its whole log. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
     return builder.tables()
 
 
 def write(folder: ResultsFolder, tables: Tables) -> None:
-    """Replace both Parquet files of a sweep, each whole at every moment. Raises `StoreError`."""
+    """Replace both Parquet files of a sweep; each is complete at any time. Raises `StoreError`."""
     history = tables.history
     mark = log.mark(folder.log, history.log_bytes) if folder.log.exists() else None
     metadata = {METADATA: json.dumps(asdict(replace(history, mark=mark))).encode()}
@@ -260,14 +263,14 @@ def write(folder: ResultsFolder, tables: Tables) -> None:
 
 
 Kind: TypeAlias = Literal["param", "number", "integer", "text"]
-"""Of the values of a column; a parameter's may be of any type."""
+"""Kind of the values of a column; those of a parameter may have any type."""
 Columns: TypeAlias = Mapping[str, tuple[Kind, Sequence[Any]]]
 
 _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 
 
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
-    """Write a row per configuration. Raises `StoreError`."""
+    """Write a table with a row per configuration. Raises `StoreError`."""
     typed = {
         name: of_params(values) if kind == "param" else (_array(values, _KINDS[kind]), False)
         for name, (kind, values) in columns.items()
@@ -283,11 +286,11 @@ def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
-# pa.array() imports pandas, which takes longer than all else that is done with a table; these make the same arrays.
+# pa.array() imports pandas, which takes longer than everything else here; these functions make the same arrays.
 
 
 def of_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of one type as an array: None is null, NaN is a value."""
+    """Return values of one type as an array; None becomes null, NaN stays a value."""
     if kind == pa.null():
         return pa.nulls(len(values))
     null = np.fromiter((value is None for value in values), np.bool_, len(values))
@@ -307,7 +310,7 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
 def of_numbers(
     values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
 ) -> pa.Array:
-    """Return numbers as an array, by default of their own type: NaN is a value."""
+    """Return numbers as an array, by default of their own type; NaN stays a value."""
     kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
     held = _bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [None if null is None else _bits(~null), held])
@@ -336,13 +339,13 @@ def _texts(column: Objects[str], rows: int) -> pa.Array:
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
         return of_list(values, kind)
-    except UnicodeEncodeError:  # half a surrogate pair, out of a traceback or a file name
+    except UnicodeEncodeError:  # a lone surrogate, from a traceback or a file name
         plain_texts = (None if one is None else str(one).encode("utf-8", "backslashreplace") for one in values)
         return of_list([None if text is None else text.decode() for text in plain_texts], pa.string())
 
 
 def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
-    """Return a typed column of one parameter, and whether it is JSON text because no one type holds its values."""
+    """Return a typed column of one parameter, and whether it is JSON text because no single type fits its values."""
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1
@@ -366,7 +369,7 @@ _FORMULA = "^[=+@\t\r-]"
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
-    """Write a table; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    """Write a table as CSV. Texts that a spreadsheet would take for formulas get an apostrophe in front."""
     from pyarrow import csv
 
     columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in table.columns]

@@ -1,1 +1,1 @@
-"""Everything that knows Ray: the cluster and its start, the worker that Ray Tune runs, and Tune's three adapters."""
+"""The only package that uses Ray: the cluster and its start, the worker that Ray Tune runs, and adapters for Tune."""

@@ -1,4 +1,4 @@
-"""Our searcher, scheduler and stopper in the shapes that Ray Tune asks for; the driver decides, Tune keeps nothing."""
+"""Adapters that let Ray Tune use the driver as its searcher, scheduler and stopper; Tune itself decides nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST_WAIT_S = 60.0
 
 
 class _NotSaved:
-    """Pickles as nothing: Tune saves snapshots of itself, and we never read them."""
+    """Pickles as an empty object, because Tune's snapshots of itself are never read."""
 
     def __getstate__(self) -> dict[str, object]:
         return {}
@@ -37,31 +37,31 @@ class _NotSaved:
 
 @dataclass(slots=True)
 class Workers:
-    """Who has which trials: a trial of Tune's is a worker with one trial of the sweep, or several at once."""
+    """Assignment of trials to workers. A Tune trial is a worker with one trial of the sweep, or several at once."""
 
     together: int  # trials that a worker gets at once
-    free: list[str] = field(default_factory=list)  # workers that wait: Tune gives the next to the longest waiting one
-    held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep, by trial of Tune's
-    replaced: dict[str, list[int]] = field(default_factory=dict)  # those of workers that end: they take no room
+    free: list[str] = field(default_factory=list)  # idle workers, the longest idle first, which is Tune's order too
+    held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep by Tune trial
+    replaced: dict[str, list[int]] = field(default_factory=dict)  # of ending workers, which take no room
 
     def of(self, trial: Any) -> list[int]:
-        """Return the trials that a trial of Tune's has."""
+        """Return the trials of the sweep that a Tune trial has."""
         return self.held.get(trial.trial_id, [])
 
 
 class DriverSearcher(_NotSaved, Searcher):
-    """Gives Tune the driver's next trials, never to more workers at a time than there is room for."""
+    """Passes the driver's next trials to Tune, never to more workers than there is room for."""
 
     def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
-        """``always`` is in the config of every trial: the ``job``, and whether workers ``reuse`` what they hold."""
+        """Initialize; ``always`` is added to the config of every Tune trial: the ``job`` and settings of the worker."""
         super().__init__()
         self._driver, self._room = driver, room
         self._workers, self._always = workers, always
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a config that holds the orders; FINISHED when there will be none, None to be asked again later.
+        """Return a config with the orders, FINISHED if no more will come, or None to be asked again later.
 
-        While a trial runs, it may come again: its worker may be lost.
+        While a trial is running, there may be more, because its worker may be lost.
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
@@ -74,17 +74,17 @@ class DriverSearcher(_NotSaved, Searcher):
         return {"orders": found, "room": room, **self._always}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """The scheduler adapter has told the driver already."""
+        """Do nothing: `DriverScheduler` has already informed the driver."""
 
     def save(self, checkpoint_path: str) -> None:
-        """The log is what a sweep is resumed from."""
+        """Do nothing: a sweep is resumed from its log."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """The log is what a sweep is resumed from."""
+        """Do nothing: a sweep is resumed from its log."""
 
 
 class DriverScheduler(_NotSaved, FIFOScheduler):
-    """Hands each step to the driver and turns its answer into Tune's."""
+    """Passes each step to the driver and translates its answer for Tune."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         longest_wait_s: float = LONGEST_WAIT_S,
         room: Callable[[], int] | None = None,
     ) -> None:
-        """``room``: for how many workers there is room, where other sweeps may want what is not needed here."""
+        """Initialize; ``room`` returns how many workers there is room for, if other sweeps share the cluster."""
         super().__init__()
         self._room = room
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
@@ -103,12 +103,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._usable: dict[ray_private_api.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """Return the trial for the next free worker: the youngest, unless the oldest has long waited for room.
+        """Return the trial for the next free worker: the youngest, unless the oldest has waited long for room.
 
-        Tune ends the worker that starts for an older one if that takes a free one instead, so that with
-        trials shorter than a start only the first worker would ever run. A worker that starts is therefore
-        left alone, however long that takes on a loaded machine; one that has not even got its resources may
-        never start, where a node of the cluster is gone.
+        If an older trial takes a free worker, Tune ends the worker that is starting for that trial; if trials are
+        shorter than a start, only the first worker would ever run. A starting worker is therefore left alone, however
+        long it takes on a loaded machine. A worker without resources yet may never start, if a node of the cluster is
+        gone.
         """
         pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
         if not pending:
@@ -122,14 +122,14 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Called for every step; all decisions are made here."""
+        """Process a step; all decisions are made here."""
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
         workers.together = min(workers.together, steps.together)
         for progress in steps.found.values():
             for text in progress.notices:
                 self._notice(text)
-        if worker in workers.free:  # it was given trials that were meant for another worker
+        if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
         goes_on = [number for number, progress in steps.found.items() if self._goes_on(number, progress)]
         ends = any(number not in goes_on and not one.over for number, one in steps.found.items())
@@ -144,25 +144,25 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             workers.held[trial.trial_id] = goes_on
             return str(TrialScheduler.CONTINUE)
         if steps.spoilt is not None:
-            # Those that are told to go on elsewhere may be there already, and are not lost with this worker.
+            # Trials that continue elsewhere may already be there, and are not lost with this worker.
             workers.held.pop(trial.trial_id, None)
             workers.replaced[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
             self._notice(f"the worker of {trials_named(steps.found)} is replaced: {steps.spoilt}")
-            # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
+            # Its next step raises an exception: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
         if self._room is not None and len(workers.held) >= self._room() and self._keeps(trial, [], []):
-            return str(TrialScheduler.CONTINUE)  # without a trial it raises as well: Tune keeps one that has stopped
+            return str(TrialScheduler.CONTINUE)  # without a trial it raises as well; Tune would keep a stopped actor
         workers.free.append(worker)
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """The driver knows already; a good moment to forget those before it."""
+        """Drop Tune's records of ended trials; the driver already knows this one's end."""
         if self._may(ray_private_api.FORGETTING, tune_controller):
             forget_ended(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
+        """Inform the driver of a lost worker, or of one that raised because it was spoilt and whose trial has ended."""
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
@@ -175,16 +175,19 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(f"trial {number}: {reason}; {_how_on(job, number)}")
 
     def _goes_on(self, number: int, progress: Progress) -> bool:
-        """Hand a trial's progress to the driver; whether its worker trains on."""
+        """Pass a trial's progress to the driver; return whether its worker continues the trial."""
         goes_on = self._driver.take(number, progress)
-        if progress.outgrown and progress.spoilt is None:  # its worker stays, for others
+        if progress.outgrown and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
         return goes_on and not progress.over
 
     def _keeps(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
-        """Let a worker go on with some of its trials, and more; where it cannot be told, they go on by themselves."""
+        """Tell a worker which trials it keeps and which it gets in addition; return False if that is impossible.
+
+        Its trials are then given to other workers, and workers train one trial at a time from now on.
+        """
         if self._may(ray_private_api.KEEPING, trial):
-            # Before its next step: calls of one actor come in their order.
+            # Takes effect before its next step, because calls of one actor run in order.
             trial.temporary_state.ray_actor.keep.remote(goes_on, more)
             return True
         self._workers.together = 1
@@ -193,14 +196,17 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return False
 
     def _may(self, use: ray_private_api.Use, controller: Any) -> bool:
-        """Return whether a controller has the names of a use; said once if not."""
+        """Return whether a controller has the private names of a feature; if not, this is said once."""
         if use not in self._usable:
             self._usable[use] = ray_private_api.usable(use, self._notice, controller)
         return self._usable[use]
 
 
 def _how_on(job: Job, trial: int) -> str:
-    """Return how a trial goes on whose worker is lost: it was perhaps saved by then, and functions may save nothing."""
+    """Return how a trial whose worker was lost continues, in words.
+
+    It may have been saved since its last report, or never, as with functions that save nothing.
+    """
     try:
         saved = checkpoints.names(job.results_folder, trial)
     except StoreError:  # the object store is away
@@ -209,7 +215,7 @@ def _how_on(job: Job, trial: int) -> str:
 
 
 class DriverStopper(_NotSaved, Stopper):
-    """Ends the experiment once the driver stops and no trial runs any more."""
+    """Ends the Tune experiment once the driver is stopping and no trial is running."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -222,27 +228,27 @@ class DriverStopper(_NotSaved, Stopper):
 
 
 def silence(say: Callable[[str], None]) -> list[Any]:
-    """Stands in for Tune's printer of results, which keeps each trial for ever even where it prints nothing."""
+    """Return callbacks that replace Tune's printer of results, which keeps every trial even if it prints nothing."""
     if not ray_private_api.usable(ray_private_api.SILENCE, say):
         return []
 
     class Silence(ray_private_api.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
         def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-            """The driver's listeners show what there is to see."""
+            """Print nothing: the driver's listeners show the results."""
 
         def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            """As above."""
+            """Print nothing."""
 
         def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-            """As above."""
+            """Print nothing."""
 
     return [Silence()]
 
 
 def forget_ended(controller: Any) -> None:
-    """Take trials that have ended out of Tune's collections, which else grow with each one.
+    """Remove ended trials from Tune's collections, which would otherwise grow with each trial.
 
-    Tune walks over all its trials in each step and writes them all down at the end, but needs none that has ended.
+    Tune iterates over all its trials in each step and writes them all at the end, but does not need ended ones.
     """
     trials: list[Any] = controller.get_trials()
     ended = {trial for trial in trials if trial.is_finished()}
@@ -256,15 +262,15 @@ def forget_ended(controller: Any) -> None:
         kept.difference_update(ended)
     for trial in ended:
         controller._trial_metadata.pop(trial.trial_id, None)
-        with suppress(OSError):  # where the trial's error lies in it
+        with suppress(OSError):  # if it contains the trial's error
             Path(trial.local_path).rmdir()
 
 
 def survive_memory_kills(say: Callable[[str], None]) -> None:
-    """Let Tune take a worker that Ray's memory monitor has killed for a lost one.
+    """Make Tune treat a worker killed by Ray's memory monitor as a lost one.
 
-    Tune of Ray 2.60 expects two kinds of error from a worker; at this third one it would end all trials. The names that
-    its modules have for the first kind are made to mean both.
+    Tune of Ray 2.60 expects two kinds of errors from a worker; this third one would end all trials. The name that its
+    modules use for the first kind is changed to mean both.
     """
     if ray_private_api.usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
@@ -272,7 +278,7 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
 
 
 def count_no_callbacks(say: Callable[[str], None]) -> None:
-    """Keep Tune from importing all of its loggers, MLflow and W&B with them, to count which of them are used.
+    """Keep Tune from importing all its loggers, including MLflow and W&B, just to count which of them are used.
 
     The count is for Ray's usage reports, which are off.
     """
@@ -281,10 +287,10 @@ def count_no_callbacks(say: Callable[[str], None]) -> None:
 
 
 def take_waiting_processes(say: Callable[[str], None]) -> None:
-    """Let workers be the processes that Ray has started ahead for them.
+    """Make Tune use the worker processes that Ray has started in advance.
 
-    Tune of Ray 2.60 gives its actors environment variables, those of cloud storage among them, for which Ray
-    starts other processes than those that wait. On this machine they have all of the driver's as it is.
+    Tune of Ray 2.60 gives its actors environment variables, such as those of cloud storage, for which Ray starts other
+    processes. On one machine, workers inherit all of the driver's variables anyway.
     """
     if not ray_private_api.usable(ray_private_api.WAITING_PROCESSES, say):
         return
@@ -298,10 +304,10 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
-    """Let Ray show each worker under the name of its sweep, its session and its own number.
+    """Name each worker in Ray by its sweep, its session and a number.
 
-    Tune makes an actor of a class by way of `options`, to which the name is added. Session and number make it one that
-    no other worker of a cluster has, whatever its namespace.
+    Tune creates an actor class with `options`, to which the name is added. Session and number make the name unique in
+    the cluster, whatever the namespace.
     """
     if not ray_private_api.usable(ray_private_api.NAMED_WORKERS, say):
         return
@@ -332,24 +338,24 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
 
 
 def _has_room(controller: Any, trial: Any) -> bool:
-    """Return whether the trial's own worker has got its resources and starts."""
+    """Return whether the trial's own worker has received its resources and is starting."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
 
 class DriverClock(Callback):
-    """Called by Tune in each turn of its loop, whether anything has happened or not."""
+    """Lets the driver check the clock in each turn of Tune's loop, even if nothing has happened."""
 
     def __init__(self, driver: Driver, notice: Callable[[str], None], workers: Workers) -> None:
         self._driver, self._notice, self._workers = driver, notice, workers
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """A worker is there and takes the trial."""
+        """Tell the driver that a worker has begun its trials."""
         for number in self._workers.of(trial):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the processes of trials that the driver has ended while they trained."""
+        """Kill the workers of trials that the driver has ended during training."""
         doomed = set(self._driver.tick())
         for trial in trials if doomed else ():
             if trial.is_finished() or not doomed & set(self._workers.of(trial)):
@@ -358,14 +364,17 @@ class DriverClock(Callback):
                 ray_private_api.usable(ray_private_api.KILLING, self._notice, trial)
                 and trial.temporary_state.ray_actor is not None
             ):
-                ray.kill(trial.temporary_state.ray_actor)  # Tune hears of it as of any lost worker
+                ray.kill(trial.temporary_state.ray_actor)  # to Tune it is a lost worker
 
 
 EVERY_S = 1.0
 
 
 class Publisher(Callback):
-    """Called by Tune in each turn of its loop; ``page`` is None where the dashboard cannot have one."""
+    """Publishes the status of the sweep in each turn of Tune's loop.
+
+    ``page`` is None if the dashboard cannot have one.
+    """
 
     def __init__(
         self,
@@ -380,7 +389,7 @@ class Publisher(Callback):
         self._next = 0.0
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Publish, if the last time is long enough ago."""
+        """Publish the status if the last time is long enough ago."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + EVERY_S

@@ -41,15 +41,16 @@ OPEN_PORT = (
 
 
 def hand_over(job: Job) -> Any:
-    """Put the class or function that no module has where all workers find it; None where a module has it.
+    """Store the class or function of a job where all workers find it; return None if it is in a module.
 
-    Raises InputError where it cannot be sent to another process.
+    Raises:
+        InputError: if it cannot be sent to another process.
     """
     if job.given is None:
         return None
     try:
         return ray.put(job.given)
-    except Exception as error:  # whatever the objects that it uses raise when they are pickled
+    except Exception as error:  # any error from pickling the objects that it uses
         cause = error.__cause__ or error
         hint = "make what it uses inside of its methods, or run it with inline=True"
         what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
@@ -59,12 +60,12 @@ def hand_over(job: Job) -> Any:
 
 @dataclass(slots=True, kw_only=True)
 class RayTune:
-    """The workers of a Ray that is connected; making one raises InputError where no trial fits."""
+    """A backend that trains trials in workers on a connected Ray. Raises InputError if no trial fits."""
 
     cluster: Cluster
     job: Job
     devices: Devices  # of a trial
-    most: int | None = None  # trials at once
+    most: int | None = None  # limit on concurrent trials
     max_share: float | None = None  # of the trials that fit
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
@@ -83,12 +84,12 @@ class RayTune:
         self._given = hand_over(self.job)
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials of so many GPUs each run at once, as machines come and go."""
+        """Return how many trials of ``gpus`` GPUs each can run at once, as machines come and go."""
         return self._fits_of(gpus)
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver gives out, as many at a time as there is room for."""
-        if self.cluster.page is not None and not self.cluster.local:  # others find it by its page
+        """Train all trials that the driver hands out, as many at a time as there is room for."""
+        if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
             self._sharing = Sharing(Drivers().look, anybody_waits)
         try:
             run(self, replace(self.job, given=None), driver, self._sharing)
@@ -97,7 +98,7 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials run at once now, of those that fit: with other sweeps that want room, its part."""
+        """Return how many trials may run at once now; only this sweep's part while others wait for room."""
         shared = driver.room
         return self._fits() if shared is None else self._part(shared)
 
@@ -106,7 +107,7 @@ class RayTune:
 
 
 def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = None) -> None:
-    """Train with Ray Tune all trials that the driver gives out."""
+    """Train all trials that the driver hands out with Ray Tune."""
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
@@ -132,19 +133,19 @@ def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = No
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice, workers), *published, *waiting],
             reuse_actors=backend.reuse,
-            max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
+            max_failures=0,  # if a node is lost, Tune's own restarts count as two failures; the driver restarts trials
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             storage_path=scratch,
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             raise_on_failed_trial=False,
             verbose=0,
-            progress_reporter=tune.CLIReporter(),  # it is silent; that for notebooks clears the cell's output
+            progress_reporter=tune.CLIReporter(),  # silent; the one for notebooks would clear the cell's output
         )
 
 
 @contextmanager
 def _told(published: Sequence[Publisher]) -> Iterator[None]:
-    """Tell how it ended, in order or not."""
+    """Publish how the block ended, with or without an error."""
     error: BaseException | None = None
     try:
         yield

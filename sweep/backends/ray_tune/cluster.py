@@ -1,7 +1,7 @@
-"""The Ray cluster that a sweep runs on: one of its own on this machine, or one that is there already.
+"""The Ray cluster that a sweep runs on: one started on this machine, or an existing one.
 
-Sweeps share it: while one of them waits for room, each has its part; else, whatever there is. Users have equal parts,
-and so have the sweeps of a user. A sweep that has more than its part gives up a worker when the trial of that ends.
+Sweeps share a cluster. While any of them waits for room, each is limited to its part; otherwise it may use everything.
+Users have equal parts, and so have the sweeps of one user. A sweep above its part gives up workers as their trials end.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a trial without GPUs sees none
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
-    "RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE": "1",  # else Tune restarts such a trial itself, and the driver never hears
+    "RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE": "1",  # otherwise Tune restarts such trials itself, unknown to the driver
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our log and Parquet are the record
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours ends the running epochs first
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our log and Parquet files are the record
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # our handler first lets the running epochs end
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",  # Tune's snapshots are never read
-    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # workers start all at once; the driver gives out no more than fit
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # start all workers at once; the driver hands out no more than fit
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
 }
 _LOCAL_SETTINGS = {
-    # Ray's memory monitor kills neighbours and ends the whole experiment; the kernel picks the culprit.
+    # Ray's memory monitor kills innocent processes and ends the whole experiment; the kernel picks the culprit.
     "RAY_memory_monitor_refresh_ms": "0",
-    # The processes that Ray starts ahead wait for their first trial, though by then all CPUs are reserved.
+    # Processes that Ray starts in advance wait for their first trial, though by then all CPUs are reserved.
     "RAY_idle_worker_killing_time_threshold_ms": "30000",
-    # Trials run as they would without Ray: at its 15, another program leaves them a thirtieth of a core.
+    # Trials run as without Ray; at its niceness of 15, another program leaves them a thirtieth of a core.
     "RAY_worker_niceness": "0",
-    # The one switch that binds every listener to 127.0.0.1; in this process Ray has read it before, see `starting`.
+    # Only this binds every listener to 127.0.0.1. This process has read it already, see `local_ray.own_machine`.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
-_SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
-_ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
+_SERVERS = ("gcs_server", "raylet")  # Ray cannot work without these
+_ASIDE = ("dashboard", "monitor", "log_monitor")  # no trial needs these
 
-LOOK_S = 1.0  # between looks at which machines there are
+LOOK_S = 1.0  # between checks of which machines exist
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many trials may run at once."""
+    """Limits on the number of concurrent trials."""
 
     most: int | None = None
-    limit: Callable[[int], int] = lambda fits: fits  # of those that fit
+    limit: Callable[[int], int] = lambda fits: fits  # applied to the number that fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ class Cluster:
     local: bool = False  # started for this sweep alone
     there: Callable[[], Sequence[Node]] = nodes.alive
     promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
-    page: JobPage | None = None  # of this driver's job in the dashboard
+    page: JobPage | None = None  # page of this driver's job in the dashboard
 
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
-        """Return how many trials run at once on the machines that are there or that an autoscaler will bring.
+        """Return how many trials run at once on present machines and those that an autoscaler will add.
 
-        As many wait as run, or as fit on one machine to come: each wait makes the cluster grow, and is begun blindly.
-        A trial's ``workers`` may be on several machines, each with these devices, and so may as many processes
-        ``aside`` of them, without GPUs.
+        Of those that need new machines, at most as many are counted as fit already, or on one new machine: each of them
+        makes the cluster grow, without certainty that it can. A trial's ``workers`` may be on several machines, each
+        with these devices, and so may its ``aside`` processes without GPUs.
         """
         found = self._processes(devices) // workers
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
@@ -96,7 +96,7 @@ class Cluster:
         return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
-        """Raise InputError if there is no machine on which a trial fits, nor will be, or too few for its workers."""
+        """Raise InputError if no present or promised machine has room for a trial, or too few for its workers."""
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
@@ -124,9 +124,12 @@ class Cluster:
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
     def room(self, devices: Devices, bounds: Bounds, workers: int = 1, aside: int = 0) -> Callable[[], int]:
-        """Return how many trials are to run at once, now: as machines come and go, within bounds, never none.
+        """Return a function for the number of trials that may run at once, at least 1, as machines come and go.
 
-        Raises InputError as `require`. A local Ray is this machine and stays as it is.
+        A local Ray is one machine and does not change.
+
+        Raises:
+            InputError: see `require`.
         """
         self.require(devices, workers, aside)
         looked, fits = -math.inf, 0
@@ -140,7 +143,7 @@ class Cluster:
         return now
 
     def at_once(self, devices: Devices, bounds: Bounds) -> Callable[[float], int]:
-        """As `room`, of trials with so many GPUs each."""
+        """Return a function like that of `room` for trials with a given number of GPUs each."""
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
@@ -151,33 +154,39 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Use the results folder of a job on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
+        """Return a context manager for using a job's results folder on all nodes, see `nodes.shared`.
+
+        A local Ray uses the driver's own folder, so nothing needs to be done.
+        """
         return nullcontext() if self.local else nodes.shared(job, devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What goes with the start of a Ray."""
+    """Options for starting a Ray."""
 
     lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
     meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
-    ahead: AbstractContextManager[None] | None = None  # within which a local Ray starts
-    about: Mapping[str, str] | None = None  # the metadata of this driver's job, see `dashboard.pointer`
+    ahead: AbstractContextManager[None] | None = None  # context in which a local Ray starts
+    about: Mapping[str, str] | None = None  # metadata of this driver's job, see `dashboard.pointer`
 
 
 @contextmanager
 def connect(
     address: str | None, simulated_gpus: int | None, say: Callable[[str], None], start: Start = Start()
 ) -> Iterator[Cluster]:
-    """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
+    """Start a local Ray or join the one at ``address``; end or leave it after the block.
 
-    ``say`` is told where the dashboard is, from another thread as well. Raises InputError when there is no cluster at
-    the address. A local Ray listens on 127.0.0.1 alone and keeps its token authentication.
+    ``say`` gets the address of the dashboard, possibly from another thread. A local Ray listens only on 127.0.0.1 and
+    keeps its token authentication.
+
+    Raises:
+        InputError: if there is no cluster at the address.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than this names; workers hide all
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
         joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
@@ -200,9 +209,9 @@ def connect(
 
 
 def _hushed(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
+    """Redirect Ray's long, coloured messages about lost workers to the debug log.
 
-    `worker_exits` says it in a line.
+    `worker_exits` reports them in one line.
     """
     return ray_private_api.replaced(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
 
@@ -213,9 +222,10 @@ def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
 
 
 def _connected(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
-    """Return the Ray that this process has started or joined itself, which stays as it is.
+    """Return a context manager for the Ray that this process has started or joined itself, which is left unchanged.
 
-    Raises InputError for another.
+    Raises:
+        InputError: if ``address`` names another Ray, or GPUs are to be simulated.
     """
     present = ray.get_runtime_context().gcs_address
     if address not in (None, "auto", "local", present):
@@ -277,7 +287,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise InputError, which is a line, where Ray's node does not come up: Ray raises no class of its own then."""
+    """Raise InputError, which prints as one line, if Ray's node does not start; Ray raises plain exceptions then."""
     try:
         yield
     except Exception as error:
@@ -292,15 +302,15 @@ def _described(about: Mapping[str, str] | None) -> JobConfig | None:
 
 
 def _is_client(address: str | None) -> bool:
-    """Return whether an address is that of Ray's client, which cannot do all that a driver can."""
+    """Return whether an address is one of a Ray client, which cannot do everything that a driver can."""
     return address is not None and "://" in address
 
 
 def _knock(address: str) -> None:
-    """Raise InputError where nobody listens at host:port: Ray would try for minutes."""
+    """Raise InputError if nothing listens at host:port, because Ray would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "://" in address:
-        return  # "auto" or a Ray client: Ray knows what to make of it
+        return  # "auto" or a Ray client, which Ray handles itself
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
     except OSError as error:
@@ -310,7 +320,7 @@ def _knock(address: str) -> None:
 
 
 def _end(say: Callable[[str], None]) -> None:
-    """Shut a local Ray down; it would wait a second each for what is aside, and that has nothing to put away."""
+    """Shut down a local Ray. Kill helper processes, which save nothing: Ray would wait a second for each."""
     if ray.is_initialized() and ray_private_api.usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.module("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
@@ -322,7 +332,7 @@ def _end(say: Callable[[str], None]) -> None:
 
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
-    """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
+    """Call ``lost`` if one of Ray's two servers ends; without them, a driver hangs or dies without a message."""
     node = ray_private_api.module("ray._private.worker")._global_node
     servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
@@ -336,20 +346,20 @@ def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
 
 
 LOOK_AROUND_S = 2.0
-"""Between looks at who else is there."""
+"""Seconds between checks for other sweeps."""
 PATIENCE_S = 10.0
-"""Before a sweep says that it waits."""
+"""Seconds before a sweep says that it is waiting."""
 
 
 def share(fits: int, max_share: float | None) -> int:
-    """Return how many of the trials that fit a sweep may run at once: at least one."""
+    """Return how many trials a sweep may run at once, given how many fit: ``max_share`` of them, but at least one."""
     return fits if max_share is None else max(parts(max_share * fits, 1), 1)
 
 
 def part(fits: int, user: str, others: Sequence[Driving]) -> int:
-    """Return how many of the trials that fit a user's sweep runs while others wait: at least one.
+    """Return how many of the trials that fit a user's sweep may run while others wait: at least one.
 
-    Parts are rounded up, so that no room is left over.
+    Parts are rounded up, so that no room is left unused.
     """
     users = len({user, *(other.user for other in others)})
     sweeps = 1 + sum(other.user == user for other in others)
@@ -357,10 +367,10 @@ def part(fits: int, user: str, others: Sequence[Driving]) -> int:
 
 
 class Sharing:
-    """The part of one sweep, by what a thread sees of the others; `close` ends that."""
+    """Computes one sweep's part of a shared cluster; a thread watches the other sweeps until `close`."""
 
     def __init__(self, drivers: Callable[[], Sequence[Driving]], waits: Callable[[], bool]) -> None:
-        """``drivers``: the sweeps on the cluster; ``waits``: whether anybody waits for room."""
+        """Initialize; ``drivers`` returns the sweeps on the cluster, ``waits`` whether anything waits for room."""
         self._drivers, self._waits = drivers, waits
         self._user, self._job = dashboard.user(), ray.get_runtime_context().get_job_id()
         self.others: tuple[Driving, ...] = ()
@@ -368,30 +378,30 @@ class Sharing:
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
-        """See who is there, and whether anybody waits."""
-        with suppress(Exception):  # a head that is away for a moment: the next look may do
+        """Update the list of other sweeps, and whether anything waits for room."""
+        with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
 
     def __call__(self, fits: int) -> int:
-        """Return how many of the trials that fit are to run at once now."""
+        """Return how many of the trials that fit may run at once now."""
         return part(fits, self._user, self.others) if self._contested else fits
 
 
 def anybody_waits() -> bool:
-    """Return whether a worker, of whatever program, waits for room on the cluster."""
+    """Return whether a worker of any program waits for room on the cluster."""
     return any(group["state"] == "PENDING" for group in placement_group_table().values())
 
 
 class WaitsForRoom(Callback):
-    """Says what a sweep waits for of which no trial runs; called by Tune in each turn of its loop."""
+    """Reports what a sweep is waiting for if none of its trials is running; called in each turn of Tune's loop."""
 
     def __init__(self, devices: Devices, sharing: Sharing, notice: Callable[[str], None]) -> None:
         self._devices, self._sharing, self._notice = devices, sharing, notice
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
-        """Say it once a while has gone by, and again for others who have the room."""
+        """Report it after some time, and again if other sweeps occupy the room then."""
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:
             self._since = math.inf
@@ -405,7 +415,7 @@ class WaitsForRoom(Callback):
 
 
 def waits_for(devices: Devices, free: dict[str, float], others: Sequence[Driving]) -> str:
-    """Return what a sweep waits for, and who has it."""
+    """Return what a sweep is waiting for, and who occupies it."""
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)
     there = " and ".join(f"{free.get(name, 0.0):g} {name}" for name, count in asked if count)

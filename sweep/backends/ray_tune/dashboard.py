@@ -1,9 +1,8 @@
-"""This sweep in Ray's dashboard and metrics: its page among the jobs, its numbers, and the token that lets people in.
+"""A sweep in Ray's dashboard and metrics: its page among the jobs, its figures, and the token for access.
 
-The dashboard shows words of their own only of jobs that were submitted: metadata and a status message, out of a record
-in Ray's key-value store. A sweep that drives itself writes such a record and points to it in its job's metadata. One
-that was submitted adds its words to the record that is there. Ray's Prometheus endpoints give out the numbers under
-``ray_sweep_...``.
+The dashboard shows custom text only for submitted jobs: metadata and a status message, read from a record in Ray's
+key-value store. A sweep that drives itself writes such a record and refers to it in its job's metadata. A submitted
+sweep adds its text to the existing record. Ray's Prometheus endpoints publish the figures under ``ray_sweep_...``.
 """
 
 from __future__ import annotations
@@ -32,20 +31,17 @@ from sweep.backends.ray_tune import ray_private_api
 from sweep.errors import in_short
 from sweep.text import counted, encodable, roughly, score, trials_named
 
-POINTER = "job_submission_id"  # the key of a job's metadata that names its record
-SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
+POINTER = "job_submission_id"  # key in a job's metadata that names its record
+SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # environment variable that Ray sets in submitted jobs
 PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
-EVERY_S, ANYWAY_S = 2.0, 10.0  # a changed record is written, and any: the dashboard may have overwritten it
-PATIENCE_S = 3.0  # with the last record
+EVERY_S, ANYWAY_S = 2.0, 10.0  # between writes of a changed record, and of any: the dashboard may overwrite it
+PATIENCE_S = 3.0  # for writing the last record
 
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
 
 
 def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata with which this driver must connect for its page to be found.
-
-    None where it cannot have one.
-    """
+    """Return the metadata with which this driver must connect to have a page; empty if it cannot have one."""
     if not ray_private_api.usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
@@ -53,7 +49,7 @@ def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, s
 
 
 def user() -> str:
-    """Return whose sweeps those of this process are: ``SWEEP_USER``, or else the name of the account."""
+    """Return the user whose sweeps this process runs: ``SWEEP_USER``, or else the name of the account."""
     try:
         name = os.environ.get("SWEEP_USER") or getpass.getuser()
     except (KeyError, OSError):  # an account without a name, as in a container
@@ -62,10 +58,13 @@ def user() -> str:
 
 
 class JobPage:
-    """Writes this job's record, from a thread of its own: Ray may not answer."""
+    """Writes this job's record in a thread of its own, because Ray may not respond."""
 
     def __init__(self, about: Mapping[str, str], *, shared: bool) -> None:
-        """Make the page of a driver that is connected with the metadata ``about``, to a Ray ``shared`` with others."""
+        """Create the page of a driver that is connected with the metadata ``about``.
+
+        ``shared``: other drivers use the same Ray.
+        """
         submitted = _submitted()
         self._adds = submitted is not None
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
@@ -80,11 +79,11 @@ class JobPage:
         self.show(RUNNING, "the sweep begins", {})
         self._thread = threading.Thread(target=self._work, args=(shared,), name="sweep-job-page", daemon=True)
         with _harmless():
-            self._write()  # the dashboard looks for what the metadata points to
+            self._write()  # the dashboard reads what the metadata refers to
             self._thread.start()
 
     def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
-        """Have a state shown: at once where it is the last one, else every other second."""
+        """Show a status: at once if it is the last one, otherwise within two seconds."""
         record = {
             "status": status,
             "message": message,
@@ -101,7 +100,7 @@ class JobPage:
             self._due.set()
 
     def close(self) -> None:
-        """Write the last state: stopped, where no other end was shown."""
+        """Write the last status: stopped, unless another end was shown."""
         if not self._ended:
             self.show(STOPPED, "the sweep was stopped", {})
         self._over.set()
@@ -134,7 +133,7 @@ class JobPage:
 
 
 def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
-    """Return a line about a sweep, and the same as metadata."""
+    """Return the status of a sweep as one line and as metadata."""
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
@@ -155,27 +154,27 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Driving:
-    """A sweep whose driver lives."""
+    """A sweep whose driver is alive."""
 
     user: str
     sweep: str
     job: str  # Ray's id of the driver
-    running: int  # trials
+    running: int  # number of running trials
 
 
 class Drivers:
-    """The sweeps of a cluster whose drivers live; each look reads the pages of those alone that have not ended."""
+    """The sweeps of a cluster whose drivers are alive; pages of ended sweeps are read only once."""
 
     def __init__(self) -> None:
         self._over: set[bytes] = set()
 
     def look(self) -> tuple[Driving, ...]:
-        """Return them by user and sweep, this driver's own among them."""
+        """Return these sweeps sorted by user and name, including this driver's own."""
         found = []
         for key, record, alive in _pages(self._over):
             about = record["metadata"]
             if record.get("status") != RUNNING or not alive:
-                if "job_id" in about:  # else its driver has yet to connect
+                if "job_id" in about:  # otherwise its driver has not connected yet
                     self._over.add(key)
                 continue
             running = int(about.get("running", 0))
@@ -184,9 +183,9 @@ class Drivers:
 
 
 def give_up_lost_ones() -> None:
-    """Say of sweeps that their driver is gone, where it could not say so itself.
+    """Mark sweeps as failed whose drivers were killed before they could do so.
 
-    Of submitted ones Ray says so: their drivers are not connected before they have started, and between two tries.
+    Ray does this for submitted sweeps, whose drivers are also disconnected before they start and between two attempts.
     """
     for key, record, alive in _pages():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
@@ -195,7 +194,7 @@ def give_up_lost_ones() -> None:
 
 
 def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
-    """Yield the pages of sweeps but for those ``known``: key, record, and whether the driver is connected."""
+    """Yield the pages of sweeps except the ``known`` ones: key, record, and whether the driver is connected."""
     alive = {job["JobID"] for job in ray_private_api.module("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.module("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
@@ -209,7 +208,7 @@ def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any
 def _harmless() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # whatever Ray has: the page stays as it is, and no trial needs it
+    except Exception as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
         sys.stderr.write(f"Ray's job page is not kept: {in_short(error)}\n")
 
 
@@ -225,7 +224,7 @@ def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
 
 
 def _submitted() -> str | None:
-    """Return the name of the job as which this process was submitted, if it was."""
+    """Return the name of the job that this process was submitted as; None if it was not."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))
     except ValueError:
@@ -250,11 +249,11 @@ GAUGES = {
     "sweep_workers_busy": ("trials that run", ()),
     "sweep_utilization": ("share of the workers that are busy, of 1", ()),
 }
-"""Name: what it is, and its tags beside ``sweep`` and ``session``."""
+"""Description of each gauge, and its tags besides ``sweep`` and ``session``."""
 
 
 class Gauges:
-    """Sets all gauges of one session of a sweep; some microseconds each."""
+    """Sets the gauges of one session of a sweep, which takes some microseconds each."""
 
     def __init__(self, sweep: str, session: str) -> None:
         self._tags = {"sweep": plain(sweep), "session": plain(session)}
@@ -264,7 +263,7 @@ class Gauges:
         }
 
     def set(self, status: SweepStatus, busy: int, slots: int) -> None:
-        """Show these numbers, ``slots`` of them are workers of which some are ``busy``."""
+        """Publish these figures; ``busy`` of the ``slots`` workers are training."""
         for state, count in status.trials.items():
             self._set("sweep_trials", count, state=state)
         self._set("sweep_trials_planned", status.total)
@@ -282,32 +281,32 @@ class Gauges:
 
 
 def plain(text: str) -> str:
-    """Return a tag's value: Ray takes nothing but ASCII, and raises at the rest."""
+    """Return a tag's value in ASCII, because Ray raises an error for anything else."""
     return encodable(text, "ascii")
 
 
 _MODE, _OTHERS = 0o600, 0o077
-_TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where else Ray looks for one, and first
+_TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks first, before the file
 
 
 def protect_token(folder: Path | None = None) -> None:
-    """Let Ray find a token that nobody else may read; by itself it writes one that all may.
+    """Make Ray use a token that only its owner can read; by itself it writes one that everybody can read.
 
-    Where the home folder cannot be written to, as in a container, the token is one of this process and its children.
+    If the home folder is not writable, as in a container, the token is set for this process and its children.
     """
     if any(name in os.environ for name in _TOKENS):
         return
     try:
         _write_token((folder or Path.home() / ".ray") / "auth_token")
-    except (OSError, RuntimeError):  # RuntimeError: nobody knows the home folder
+    except (OSError, RuntimeError):  # RuntimeError: the home folder is unknown
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _write_token(path: Path) -> None:
-    """Write a new token, or see to it that others cannot read the one that is there. Raises OSError."""
+    """Write a new token, or make the existing one unreadable for others. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
-        with suppress(OSError):  # in a folder that is read-only
+        with suppress(OSError):  # in a read-only folder
             if path.stat().st_mode & _OTHERS:
                 path.chmod(_MODE)
         path.read_bytes()
@@ -316,14 +315,14 @@ def _write_token(path: Path) -> None:
     try:
         with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:
             file.write(secrets.token_hex(32))
-        with suppress(FileExistsError):  # another Ray was faster: its token stands
+        with suppress(FileExistsError):  # another Ray was faster: use its token
             path.hardlink_to(aside)
     finally:
         aside.unlink(missing_ok=True)
 
 
 def address_line(url: str) -> str:
-    """Return the line that tells where the dashboard is, and how to come in."""
+    """Return the line that says where the dashboard is and how to get access."""
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return line

@@ -1,8 +1,8 @@
-"""What `doctor` asks a cluster: ``python -m sweep.backends.ray_tune.doctor HOST:PORT [SECONDS]``, answered as JSON.
+"""Checks a cluster for `doctor`: ``python -m sweep.backends.ray_tune.doctor HOST:PORT [SECONDS]`` prints JSON.
 
-Which resources it has; with SECONDS, whether processes on two nodes can sum something up together, as the workers of a
-trial do: neighbours in the list of nodes, one pair after the other. A process of its own, because Ray tries for five
-minutes to reach an address where nobody answers.
+Reports its resources or, with SECONDS, whether processes on two nodes can compute a sum together, as the workers of a
+trial do, for pairs of neighbours in the list of nodes. It runs in a process of its own because Ray tries for five
+minutes to reach an address where nothing answers.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from sweep.errors import last_line
 
 PROBE = "trainables.doctor.device_probe"
 MOST = 8  # pairs
-START_S = 60.0  # for a process of Ray's on a node
+START_S = 60.0  # for Ray to start a process on a node
 
 
 class Rank:
-    """Holds a port on its node, and lets TensorFlow use it in a process of its own, which may abort or hang."""
+    """Reserves a port on its node and lets TensorFlow use it in a separate process, which may abort or hang."""
 
     def hold(self) -> str:
-        """Return the address that the other one finds this node at."""
+        """Return the address of this node for the other rank."""
         self._held, address = nodes.hold_port()
         return address
 
     def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
-        """Return how the program ended, None where it did not in time, and what it wrote."""
+        """Run the probe; return its exit code, None after a timeout, and its output and errors."""
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank), *(["--gpu"] if gpus else [])]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **({} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"})}
         try:
@@ -48,7 +48,7 @@ class Rank:
 
 
 def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
-    """Return what came of it on both nodes."""
+    """Return the results of the probe on both nodes."""
     gpus = int(one.gpus >= 1 and other.gpus >= 1)
     ranks = [
         ray.remote(Rank)
@@ -61,22 +61,22 @@ def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[in
         calls = [rank.meet.remote(",".join(addresses), i, gpus, timeout_s) for i, rank in enumerate(ranks)]
         found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
         return found
-    except Exception as error:  # whatever keeps Ray from running it would keep it from running a trial
+    except Exception as error:  # whatever keeps Ray from running this would also keep it from running a trial
         return [(1, "", last_line(error))] * 2
     finally:
         for rank in ranks:
-            with suppress(Exception):  # it is gone already
+            with suppress(Exception):  # it is already gone
                 ray.kill(rank)
 
 
 def resources() -> dict[str, float]:
-    """Return what the cluster has."""
+    """Return the CPUs and GPUs of the cluster."""
     there = ray.cluster_resources()
     return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
 
 
 def between_nodes(timeout_s: float) -> dict[str, Any]:
-    """Return how many nodes there are, and what came of each pair."""
+    """Return the number of nodes and the results of each pair."""
     there = [node for node in nodes.alive() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": tried(one, other, timeout_s)}
@@ -86,7 +86,7 @@ def between_nodes(timeout_s: float) -> dict[str, Any]:
 
 
 def main(address: str, *timeout_s: str) -> None:
-    """Join, look or try, leave."""
+    """Join the cluster, print what was asked for, and leave."""
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     found = between_nodes(*map(float, timeout_s)) if timeout_s else resources()
     ray.shutdown()

@@ -1,8 +1,8 @@
-"""A trainable in several processes, with the face of one: this process is rank 0, the others are its actors.
+"""A trainable in several processes that acts as one: this process is rank 0, the others (peers) are its actors.
 
-Only rank 0 decides, reports and saves. All ranks get the same calls, each of them one epoch at most; what fails on one
-ends the call on all. A gang in which a call has failed cannot be used any more, for ranks can meet only once. Peers
-that serve rank 0 instead of training (parameter servers and their workers) are looked after in a thread.
+Only rank 0 decides, reports and saves. All ranks receive the same calls, each of at most one epoch; a failure on one
+rank ends the call on all. A gang with a failed call cannot be used again, because ranks can connect only once. Peers
+that serve rank 0 instead of training (parameter servers and their workers) are watched by a thread.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked
 from sweep.errors import WorkerLost
 
 HEARTBEAT_S, REGISTER_S = 10.0, 60.0
-BEGIN_S = 600.0  # between the ends of `begin` on two ranks, which trace alone
-START_S = 180.0  # between the starts of two processes, which import much
-SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
-AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
-LEAVING_S = 1.0  # in which it is done where it can be
-LOOK_S = 0.2  # between looks at whether all are there
+BEGIN_S = 600.0  # between the ends of `begin` on two ranks, each of which traces by itself
+START_S = 180.0  # between the starts of two processes, which import a lot
+SKEW_S = 30.0  # between the ends of an epoch on two ranks, as an epoch ends with a sum over all
+AFTER_S = 5.0  # for the other ranks to report their failures, after one on rank 0
+LEAVING_S = 1.0  # time in which leaving usually succeeds
+LOOK_S = 0.2  # between checks of the peers
 
 
 class Gang:
-    """Rank 0 of a trial, and its peers, which end with this process; a `Trainable`."""
+    """A `Trainable` that is rank 0 of a trial and starts its peers, which end with this process."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -46,18 +46,18 @@ class Gang:
         self._local: Trainable | None = None
         self._ranks: Ranks | None = None
         self._theirs: list[Facts] = []
-        self._attendance: Attendance | None = None  # of peers that serve this rank, and get no calls
+        self._attendance: Attendance | None = None  # of peers that serve this rank and receive no calls
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return what has happened to peers since the last call, in lines."""
+        """Return lines about what has happened to peers since the last call."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
-    # ---- as a trainable
+    # ---- methods of a trainable
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial on all ranks, which are started for the first one."""
+        """Prepare a trial on all ranks; the first trial also starts them."""
         self._trial = assignment.trial
         if self._ranks is None:
             self._ranks = self._gather(assignment)
@@ -74,7 +74,7 @@ class Gang:
                 self._part(f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})")
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch on all ranks, as long as the report says so."""
+        """Train epoch by epoch on all ranks, as long as ``report`` returns True."""
         while True:
             heard: list[EpochReported] = []
 
@@ -94,18 +94,18 @@ class Gang:
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """As rank 0 does: all have the same."""
+        """Save rank 0; all ranks have the same state."""
         return self._here.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Go on from a checkpoint on all ranks, which see the same results folder or fetch it."""
+        """Continue from a checkpoint on all ranks, which see the same results folder or download it."""
         mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
         return int(mine)
 
     def facts(self) -> Facts:
-        """As on rank 0, with the nodes of all and the devices of each."""
+        """Return the facts of rank 0, with the nodes and devices of all ranks."""
         facts = self._here.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
@@ -114,13 +114,13 @@ class Gang:
     def close(self) -> None:
         """End the peers."""
         for peer in self._peers:
-            with suppress(Exception):  # it is gone already
+            with suppress(Exception):  # it is already gone
                 ray.kill(peer)
         self._peers = []
         if self._attendance is not None:
             self._attendance.close()
 
-    # ---- how it is done
+    # ---- internals
 
     @property
     def _here(self) -> Trainable:
@@ -129,14 +129,14 @@ class Gang:
         return self._local
 
     def _leave(self, reason: str) -> None:
-        """Let go, but do not wait for it: while ranks meet, TensorFlow locks out who would leave."""
-        ranked: Ranked = self._here  # type: ignore[assignment]  # `ready` has looked
+        """Leave the other ranks, but wait only briefly: while ranks connect, TensorFlow blocks a rank that leaves."""
+        ranked: Ranked = self._here  # type: ignore[assignment]  # `ready` has checked
         leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
         leaving.start()
         leaving.join(LEAVING_S)
 
     def _gather(self, assignment: Assignment) -> Ranks:
-        """Start the peers, and meet them."""
+        """Start the peers and connect to them."""
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
 
@@ -162,7 +162,7 @@ class Gang:
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
 
-        def join() -> None:  # TensorFlow heeds REGISTER_S on other ranks alone, and lets no thread of Python run here
+        def join() -> None:  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
             with worker_exits.no_longer_than(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
@@ -179,12 +179,14 @@ class Gang:
         return met[0]
 
     def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
-        """Return the values of a call on all ranks, rank 0 first.
+        """Run a call on all ranks and return its values, rank 0 first.
 
-        ``given`` are its arguments: a tuple, or a list of one for each rank.
+        Arguments:
+            given: arguments of the call for the peers: a tuple for all, or a list with one for each rank.
+            mine: the call on this rank.
+            patience_s: how much later than this rank peers may end.
 
-        Peers may end so much later than this rank. Raises what has failed on one of them, and WorkerLost where one is
-        gone.
+        Raises what failed on a rank, or WorkerLost if a rank is gone.
         """
         each = given if isinstance(given, list) else [given] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
@@ -207,7 +209,7 @@ class Gang:
         return [here.value, *(answer.value for answer in answers.values())]
 
     def _judge(self, here: Told, error: BaseException | None, answers: dict[int, Told], lost: dict[int, str]) -> None:
-        """Raise what a call has come to; of several errors the cause."""
+        """Raise the outcome of a call on all ranks, if it is an error; of several errors, the cause."""
         told_by = {0: here, **answers}
         failed = {rank: one for rank, one in told_by.items() if one.error and not one.is_end}
         causes = {rank: one for rank, one in failed.items() if not one.is_consequence}
@@ -231,7 +233,7 @@ class Gang:
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
     def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, Told], dict[int, str]]:
-        """Return what peers have told, and why those are lost that have not, by rank."""
+        """Return the peers' answers and, for those without one, why they are lost, by rank."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
         answers: dict[int, Told] = {}
@@ -250,7 +252,7 @@ class Gang:
 
     @contextmanager
     def _watched(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Look after the peers while this rank is in a call: it waits for sums that nobody joins who is gone."""
+        """Watch the peers while this rank is in a call, where it waits for sums that a lost peer never joins."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
@@ -267,7 +269,7 @@ class Gang:
                 if self._local is not None:
                     self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
-                    os._exit(STUCK)  # TensorFlow waits for it in a way that nothing else ends
+                    os._exit(STUCK)  # TensorFlow's wait cannot be interrupted in another way
                 return
 
 
@@ -280,17 +282,17 @@ def _is_gone(call: Any) -> bool:
 
 
 def _error_of(rank: int, one: Told) -> Exception:
-    """Another rank's error under its own name, with where it was raised."""
+    """Return another rank's error under its own name, with a note of where it was raised."""
     text = f"{one.text} (rank {rank})"
     error = OutOfMemory(f"{one.error}: {text}") if one.is_short else type(one.error, (Exception,), {})(text)
     error.add_note(f"On rank {rank}:\n{one.trace}")
     return error
 
 
-ATTEND_S = 0.2  # between looks at who has answered
-PULSE_S = 1.0  # between signs of life
-SILENT_S = 20.0  # without one a process is taken for lost, and killed
-TIMES = 3  # that a worker is replaced in a row without having come
+ATTEND_S = 0.2  # between checks for answers
+PULSE_S = 1.0  # between heartbeats
+SILENT_S = 20.0  # a process without a heartbeat for this long is considered lost, and killed
+TIMES = 3  # fruitless replacements of a worker in a row
 STUCK_S = 15.0  # for rank 0 to notice what it has lost
 STUCK = 75  # exit code
 
@@ -298,16 +300,17 @@ STUCK = 75  # exit code
 @dataclass(slots=True)
 class _Peer:
     actor: Any
-    call: Any  # the sign of life that it is asked for; None: not yet again
+    call: Any  # the heartbeat requested; None: not yet again
     since: float
     patience_s: float = SILENT_S
-    in_vain: int = 0  # replacements that have not come
+    in_vain: int = 0  # replacements that never answered
 
 
 class Attendance:
-    """Watches peers in a thread, by rank; those up to ``workers`` are replaced by what ``start`` makes for a rank.
+    """Watches peers by rank in a thread; lost ones up to rank ``workers`` are replaced.
 
-    ``start`` gives an actor and the call that it is busy with until it has come, ``cause`` says how one was lost.
+    ``start`` returns the new actor of a rank and the call that it is busy with while it starts. ``cause`` returns how a
+    peer was lost.
     """
 
     def __init__(
@@ -318,8 +321,8 @@ class Attendance:
         start_s: float,
         cause: Callable[[str], str],
     ) -> None:
-        self.lost: dict[int, str] = {}  # why, of those without which the trial cannot go on
-        self.found = threading.Event()  # there is one
+        self.lost: dict[int, str] = {}  # by rank, why it was lost, if the trial cannot continue without it
+        self.found = threading.Event()  # set once there is one
         self._told: list[str] = []
         self._workers, self._start, self._start_s, self._cause = workers, start, start_s, cause
         self._peers = {rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic()) for rank, peer in peers.items()}
@@ -327,13 +330,13 @@ class Attendance:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """Return what has happened since the last call, in lines."""
+        """Return lines about what has happened since the last call."""
         told, self._told = tuple(self._told), []
         return told
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Rank 0 is in a call, which must not outlive a server for long."""
+        """Mark rank 0 as busy with a call inside the block; such a call must not outlast a lost server for long."""
         self._busy.set()
         try:
             yield
@@ -341,7 +344,7 @@ class Attendance:
             self._busy.clear()
 
     def close(self) -> None:
-        """End them all."""
+        """End all peers."""
         self._over.set()
         for peer in self._peers.values():
             _kill(peer.actor)
@@ -356,7 +359,7 @@ class Attendance:
             os._exit(STUCK)
 
     def _look(self, peer: _Peer) -> str:
-        """Return why a peer is lost; nothing while it lives."""
+        """Return why a peer is lost; empty while it lives."""
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:
@@ -388,5 +391,5 @@ class Attendance:
 
 
 def _kill(actor: Any) -> None:
-    with suppress(Exception):  # it is gone already
+    with suppress(Exception):  # it is already gone
         ray.kill(actor)

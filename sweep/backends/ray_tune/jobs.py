@@ -1,4 +1,4 @@
-"""Sweeps as jobs of a Ray cluster: submitted over its dashboard's address, followed, stopped, found again by name."""
+"""Sweeps as jobs of a Ray cluster: submitted through its dashboard's address, followed, stopped, and found by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sweep.backends.ray_tune import dashboard
 from sweep.errors import InputError, StoreError, first_line
 
 STOP_S = 300
-"""How long a driver that is stopped may take to save its trials, before Ray kills it."""
+"""Seconds that a stopped driver has for saving its trials before Ray kills it."""
 
 _WHERE = "--address"
 _POLL_S = 0.5
@@ -40,12 +40,12 @@ class SweepJob:
 
     @property
     def address(self) -> str:
-        """By what anybody finds it."""
+        """Name by which any user can find the sweep."""
         return f"{self.user}/{self.sweep}"
 
 
 class Jobs:
-    """The jobs of the cluster at an address. All methods raise `InputError` where it does not answer or refuses to."""
+    """The jobs of the cluster at an address. All methods raise `InputError` if it does not answer or refuses."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -53,7 +53,7 @@ class Jobs:
             from ray.job_submission import JobSubmissionClient
 
             self._client: Any = JobSubmissionClient(address)
-        for name in ("dashboard_sdk", "job.sdk"):  # else they tell of each upload in their own way
+        for name in ("dashboard_sdk", "job.sdk"):  # silences their own reports of each upload
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
@@ -63,9 +63,10 @@ class Jobs:
         return sorted((_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
-        """Return the latest job of a sweep of one's own, or of another's as ``user/sweep``.
+        """Return the latest job of this user's sweep, or of another user's, given as ``user/sweep``.
 
-        Raises `InputError` where there is none.
+        Raises:
+            InputError: if there is none.
         """
         all_of_them = self.sweeps()
         address = sweep if "/" in sweep else f"{dashboard.user()}/{sweep}"
@@ -84,10 +85,12 @@ class Jobs:
         requirements: Sequence[str],
         env: Mapping[str, str],
     ) -> str:
-        """Submit a job that begins with this command line; its id.
+        """Submit a job with this command line and return its id.
 
-        ``about`` has the keys sweep, results and file. Raises `InputError` where a job of that sweep runs, or where it
-        is another user's.
+        ``about`` has the keys sweep, results and file.
+
+        Raises:
+            InputError: if a job of that sweep is running, or the sweep belongs to another user.
         """
         user = about.get("user") or dashboard.user()
         there = self.sweeps()
@@ -116,12 +119,12 @@ class Jobs:
             )
 
     def logs(self, job: str) -> str:
-        """Return what a job has said so far."""
+        """Return the output of a job so far."""
         with self._asking():
             return str(self._client.get_job_logs(job))
 
     def follow(self, job: str) -> Iterator[str]:
-        """Yield what a job says, from the beginning to its end."""
+        """Yield the output of a job, from its beginning to its end."""
         loop, lines = asyncio.new_event_loop(), self._client.tail_job_logs(job)
         try:
             while True:
@@ -136,7 +139,7 @@ class Jobs:
             loop.close()
 
     def wait(self, job: str) -> SweepJob:
-        """Return a job once it is over."""
+        """Wait until a job is over and return it."""
         while True:
             with self._asking():
                 found = _job(self._client.get_job_info(job))
@@ -145,7 +148,7 @@ class Jobs:
             time.sleep(_POLL_S)
 
     def stop(self, job: str) -> SweepJob:
-        """Ask a job to end, and return it once it has."""
+        """Stop a job, wait until it is over and return it."""
         with self._asking():
             self._client.stop_job(job)
         return self.wait(job)

@@ -1,4 +1,4 @@
-"""Starts a local Ray faster: by itself it starts its dashboard first, and waits for it and then for its agents."""
+"""Makes a local Ray start faster: by itself it starts its dashboard first, and waits for it and then for its agents."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from sweep.contract import Devices
 from sweep.errors import first_line
 
 START_S = 120.0
-"""How long a node of Ray may take to be in its table; by itself Ray gives up after 30 s, however busy the machine."""
+"""Seconds that a Ray node may take to register; by itself Ray gives up after 30 s, however busy the machine."""
 SPARE = 2
-"""Ray starts a process ahead for each core: no more of them per trial at once are made to import what trials need."""
-_NICENESS = 10  # what is started aside shall not take the cores from workers that start
+"""Largest number of processes, per concurrent trial, that import modules in advance; Ray starts one for each core."""
+_NICENESS = 10  # what starts in the background must not slow down workers
 
 
 @contextmanager
 def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) -> Iterator[None]:
-    """Let the processes that a local Ray, started in this block, starts ahead import what the trainable will.
+    """Make the processes that a local Ray starts in advance, inside the block, import what the trainable will import.
 
-    Not where trials take GPUs or many cores each, for then most of these processes would never get a trial. Libraries
-    read how many threads they may start when they are imported: as many as Ray tells the worker of a trial later.
+    This is left out if trials use GPUs or many cores each, because most of these processes would never get a trial.
+    Libraries read their number of threads when they are imported, so it is set as Ray sets it for the worker of a
+    trial.
     """
     cores = contract.cpus()
     at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
@@ -44,19 +45,19 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
 
 
 def own_machine(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Let a Ray that is started in this block listen on 127.0.0.1 alone; it read its setting when it was imported."""
+    """Make a Ray started inside the block listen only on 127.0.0.1; it read its setting when it was imported."""
     return ray_private_api.replaced(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
 def patient(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Let a node of Ray that is made in this block take its time: Ray gives up after 30 s, whatever else runs here."""
+    """Give a Ray node created inside the block `START_S` to start; Ray gives up after 30 s, however busy it is."""
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         until = time.monotonic() + START_S
         while True:
             try:
                 return theirs(*which)
-            except RuntimeError:  # it has not come up yet
+            except RuntimeError:  # it has not started yet
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
@@ -66,11 +67,11 @@ def patient(say: Callable[[str], None]) -> AbstractContextManager[None]:
 
 @contextmanager
 def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Let the head node of Ray that is made in this block start what no trial needs in another thread.
+    """Make the head node of Ray, created inside the block, start what no trial needs in a background thread.
 
-    Yields a function that ends that thread's starting, done or not: to be called before Ray is shut down.
-    ``say`` is told, from that thread, where the dashboard is, or what did not start; ``meanwhile`` is called
-    while the rest starts, or before where this Ray cannot be hastened.
+    Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
+    thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the rest
+    starts, or before that if this Ray cannot be changed in this way.
     """
     if not ray_private_api.usable(ray_private_api.FASTER_START, say):
         meanwhile()
@@ -93,7 +94,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
         aside.put(start)
 
     def start_log_monitor(node: Any) -> None:
-        """It sends the workers' output to drivers that ask for it: ours does not."""
+        """Do nothing: the log monitor would send the workers' output to drivers that ask for it, and ours does not."""
 
     def start_ray_processes(node: Any) -> None:
         here["start_ray_processes"](node)
@@ -101,11 +102,11 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
 
     def work() -> None:
         if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread, and of what it starts
+            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := aside.get()) is not None:
             try:
                 start()
-            except Exception as error:  # whatever it is, no trial needs it
+            except Exception as error:  # whatever fails, no trial needs it
                 if not ending.is_set():
                     say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
             finally:
@@ -113,7 +114,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
 
     def end() -> None:
         ending.set()
-        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0  # read again and again while Ray waits for the dashboard
+        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0  # Ray reads it repeatedly while it waits for the dashboard
         aside.join()
 
     stand_ins = {
@@ -130,4 +131,4 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
         for name, method in here.items():
             setattr(node_class, name, method)
         ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
-        aside.put(None)  # not before the end: what it has started dies with the thread
+        aside.put(None)  # not earlier, because processes started by the thread die with it

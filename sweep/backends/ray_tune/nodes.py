@@ -1,4 +1,4 @@
-"""The machines of a cluster: what fits on each, and what is done on all of them."""
+"""The machines of a cluster: what fits on each, and tasks that run on all of them."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from sweep.contract import Devices
 from sweep.errors import Problem, last_line, refuse
 from sweep.store.object_store import repeat
 
-PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
-DRAINING_S = 1.0  # between looks at which machines are about to be taken away
-AT_FIRST = 8  # trials that are asked for of an autoscaler that does not say what it can bring
-UNBOUNDED = 1000  # machines that an autoscaler without a bound is taken to bring
+PATIENCE_S = 60.0  # for all nodes to answer, some of which must start a process first
+DRAINING_S = 1.0  # between checks for machines that are about to be taken away
+AT_FIRST = 8  # trials requested at first, if an autoscaler does not say which machines it can add
+UNBOUNDED = 1000  # machines assumed if an autoscaler has no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one machine gives to Ray."""
+    """Resources that one machine offers to Ray."""
 
     cpus: float
     gpus: float
     id: str = ""
     address: str = ""
-    is_known: bool = True  # else it is what an autoscaler may bring that does not say what it has
+    is_known: bool = True  # false: an autoscaler may add it, without saying what it has
 
     def fits(self, devices: Devices) -> int:
-        """Return how many trials run on it at once; a trial never spans two machines."""
+        """Return how many trials the machine runs at once; a trial never spans two machines."""
         if not self.is_known:
             return AT_FIRST
         return devices.fits(self.cpus, self.gpus)
 
 
 def alive() -> tuple[Node, ...]:
-    """Return the machines that are there now, and stay."""
+    """Return the machines that are alive and not about to be taken away."""
     leaving = draining()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
@@ -57,7 +57,7 @@ def alive() -> tuple[Node, ...]:
 
 
 def draining() -> Mapping[str, int]:
-    """Return the machines that are about to be taken away, by id: when, in ms since 1970, or 0 where nobody knows."""
+    """Return the machines that are about to be taken away, by id: when, in ms since 1970, or 0 if unknown."""
     if ray_private_api.missing(ray_private_api.DRAINING):
         return {}
     found: Mapping[str, int] = ray_private_api.module("ray._private.state").state.get_draining_nodes()
@@ -65,7 +65,7 @@ def draining() -> Mapping[str, int]:
 
 
 class Leaving:
-    """Looks each second, in a thread, whether a machine of this worker's trial is about to be taken away."""
+    """Watches in a thread whether a machine of this worker's trial is about to be taken away; checks each second."""
 
     def __init__(self) -> None:
         group = ray.util.get_current_placement_group()
@@ -74,11 +74,11 @@ class Leaving:
         self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
 
     def __call__(self) -> str | None:
-        """Return why the worker must be left; None where it can stay."""
+        """Return why the worker must be left; None if it can stay."""
         return self._why
 
     def _look(self) -> None:
-        with suppress(Exception):  # a head that is away for a moment: the next look may do
+        with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             until = [when for node, when in draining().items() if node in self._mine]
             if until:
                 left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
@@ -86,12 +86,12 @@ class Leaving:
 
 
 def promised() -> tuple[tuple[Node, int], ...]:
-    """Kinds of machines that an autoscaler can bring, and how many of each; nothing where there is none."""
-    if ray_private_api.missing(ray_private_api.PROMISES):  # then only machines that are there count
+    """Return the kinds of machines that an autoscaler can add, with their numbers; empty without an autoscaler."""
+    if ray_private_api.missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
     config = ray_private_api.module("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
-    if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # as Ray's own autoscaler
+    if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
         grows = ray_private_api.module("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     return tuple(
@@ -103,20 +103,21 @@ def promised() -> tuple[tuple[Node, int], ...]:
 
 @contextmanager
 def shared(job: Job, devices: Devices) -> Iterator[None]:
-    """Use a job's results folder on all machines on which trials fit; what its workers shared is gone afterwards.
+    """Use a job's results folder on all machines on which trials fit; afterwards, remove data that its workers shared.
 
-    Raises InputError that names each of them that does not see the folder, unless an object store stands behind it.
+    Raises:
+        InputError: naming each machine that does not see the folder, unless the results are in an object store.
     """
     used = tuple(node for node in alive() if node.fits(devices))
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
     _on_each(
         used, backends.remove_shared_data, backends.shared_data_prefix(job.results_folder)
-    )  # what a killed session has left
+    )  # left over by a killed session
     try:
         yield
     finally:
-        with suppress(Exception):  # a cluster that is gone has nothing left to clean
+        with suppress(Exception):  # a lost cluster has nothing left to clean
             for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
                 _on_each(alive(), backends.remove_shared_data, name)
 
@@ -142,7 +143,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
 
 
 def _answer(probe: str, text: str, node: str) -> str | None:
-    """Return what is wrong with the results folder, as seen from a machine."""
+    """Return why a machine cannot use the results folder; None if it can. Runs on that machine."""
     path = Path(probe)
     try:
         if path.read_text() != text:
@@ -156,7 +157,7 @@ def _answer(probe: str, text: str, node: str) -> str | None:
 
 
 def _on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
-    """Return what a function gives on each machine, or what is wrong with the machine as a text."""
+    """Call a function on each machine; return its result or, as text, why the machine could not run it."""
     calls = [(node, _call(node, function, given)) for node in nodes]
     ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S) if calls else None
     return [(node, _got(call)) for node, call in calls]
@@ -174,14 +175,14 @@ def _got(call: Any) -> Any:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
         return f"does not answer within {PATIENCE_S:g} s"
-    except Exception as error:  # whatever keeps it from running a function would keep it from running a trial
+    except Exception as error:  # whatever keeps it from running a function would also keep it from running a trial
         return last_line(error)
 
 
 def hold_port(before: str = "") -> tuple[socket.socket, str]:
-    """Return a socket that holds a port of this node, which a server may take as well, and the address of that.
+    """Return a socket that reserves a port of this node, which a server may use as well, and the port's address.
 
-    ``before``: the address to have. Raises OSError where it cannot be had.
+    ``before`` is the required address, if any. Raises OSError if it is not available.
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")
@@ -195,9 +196,9 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
 
 
 def prepare(devices: Devices) -> None:
-    """Let this process train: it ends at SIGTERM, and TensorFlow finds no GPUs that the trial has not."""
+    """Prepare this process for training: SIGTERM ends it, and TensorFlow sees no GPUs that the trial does not have."""
     with suppress(ValueError):  # not in the main thread
-        # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
+        # Ray's handler would raise SystemExit in the trial's code, which would look like its failure.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if not devices.real_gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks

@@ -1,4 +1,4 @@
-"""A process that trains a trial beside rank 0: an actor in another bundle of the trial's placement group."""
+"""A process that trains a trial together with rank 0: an actor in another bundle of the trial's placement group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sweep.functions import RANKED_METHODS, load_trainable
 from sweep.state import imports
 
 FROZEN_S = 20.0
-"""A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
+"""Seconds after which rank 0 is considered frozen if it has not ended its peers since one of them failed."""
 
 _CONSEQUENCES = frozenset(
     {
@@ -28,27 +28,27 @@ _CONSEQUENCES = frozenset(
         "PSUnavailableError",
     }
 )
-"""TensorFlow's errors of those whose sums another rank did not join: named, not imported, and no cause."""
+"""Names of TensorFlow's errors that only mean that another rank did not join a sum; TensorFlow is not imported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Told:
-    """What came of a call, as it travels between processes: ``value``, or an error in words."""
+    """Result of a call, for sending between processes: ``value``, or an error in words."""
 
     value: Any = None
     error: str = ""  # name of its type
     text: str = ""
     trace: str = ""
-    is_end: bool = False  # of the trial, as all ranks see it alike
-    is_short: bool = False  # of memory
-    is_consequence: bool = False  # of what happened to another rank
+    is_end: bool = False  # the trial has ended, on all ranks alike
+    is_short: bool = False  # out of memory
+    is_consequence: bool = False  # caused by what happened to another rank
 
 
 def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
-    """Call it; what came of it, and the error itself."""
+    """Call a function and return its result and, if it raised one, the exception."""
     try:
         return Told(function()), None
-    except BaseException as error:  # the border to the user's code, as in `Worker.step`
+    except BaseException as error:  # any error of the user's code, as in `Worker.step`
         kind = type(error).__name__
         return Told(
             error=kind,
@@ -61,10 +61,13 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
 
 
 def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
-    """Return the trainable of this process, a port of its own, which is held with the socket, and the address of that.
+    """Return the trainable of this process, a socket that reserves a port, and the address of that port.
 
-    ``before``: the address of the process that this one replaces. Raises TypeError for a trainable that trains in one
-    process alone, OSError where the address cannot be had.
+    ``before`` is the address of the process that this one replaces.
+
+    Raises:
+        TypeError: if the trainable trains in one process only.
+        OSError: if the address is not available.
     """
     trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)()
     missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
@@ -77,20 +80,20 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
 
 
 class TrialRank:
-    """Does what rank 0 does, in another process; its titles in a list of processes begin with this name."""
+    """Does the same as rank 0 in another process. Ray's process titles begin with the name of this class."""
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
-        """``first`` is the actor that is rank 0."""
+        """Initialize; ``first`` is the actor that is rank 0."""
         nodes.prepare(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record(job)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
-        imports.seed(job.data_seed)  # for as long as this process lives
+        imports.seed(job.data_seed)  # for the life of this process
 
     def ready(self) -> Told:
-        """Load the trainable and hold a port; its address."""
+        """Load the trainable and reserve a port; return its address."""
 
         def get_ready() -> str:
             return self._load()
@@ -98,18 +101,18 @@ class TrialRank:
         return told(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> Told:
-        """Meet the others; the name of this node."""
+        """Connect to the other ranks; return the name of this node."""
         self._devices = devices
 
         def join() -> str:
             self._ranked.join(devices, training)
-            self._surroundings.imported()  # what it sets is no trial's
+            self._surroundings.imported()  # settings made here belong to no trial
             return socket.gethostname()
 
         return self._together(join)
 
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> Told:
-        """Take the place of a rank that was lost, at its address."""
+        """Replace a lost rank, at its address."""
 
         def come() -> None:
             self._load(before)
@@ -118,11 +121,11 @@ class TrialRank:
         return told(come)[0]
 
     def heartbeat(self) -> Told:
-        """Return a sign of life."""
+        """Return an empty result, which shows that the process is alive."""
         return Told()
 
     def begin(self, assignment: Assignment) -> Told:
-        """Prepare a trial; where and on what it runs here."""
+        """Prepare a trial; return its facts on this rank."""
         self._began(assignment.trial)
         self._surroundings.reset()
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
@@ -136,7 +139,7 @@ class TrialRank:
         return self._together(begin)
 
     def restore(self, folder: Path) -> Told:
-        """Go on from rank 0's checkpoint; nobody waits for anybody in it."""
+        """Continue from rank 0's checkpoint; no rank waits for another one here."""
 
         def restore() -> int:
             checkpoints.bring(self._job.folder, folder)
@@ -146,7 +149,7 @@ class TrialRank:
         return told(restore)[0]
 
     def epoch(self) -> Told:
-        """Train one more epoch; its number and loss, None where there is none to train."""
+        """Train one more epoch; return its number and loss, or None if there is none to train."""
         heard: list[EpochReported] = []
 
         def hear(epoch: EpochReported) -> bool:
@@ -167,10 +170,10 @@ class TrialRank:
 
     @property
     def _ranked(self) -> Ranked:
-        return self._trainable  # type: ignore[return-value]  # `ready` has looked
+        return self._trainable  # type: ignore[return-value]  # `ready` has checked
 
     def _together(self, function: Callable[[], Any]) -> Told:
-        """Do what all ranks do, and let the others go on if it fails here alone."""
+        """Run a call that all ranks run; if it fails only here, release the others."""
         self._calls += 1
         with self._surroundings.inside():
             found, error = told(function)
@@ -180,12 +183,12 @@ class TrialRank:
         return found
 
     def _end_a_frozen_first(self, call: int) -> None:
-        """Rank 0 ends its peers when one fails: if it does not, it is stopped, and nobody else would notice."""
+        """Kill rank 0 if it is frozen: it normally ends its peers when one fails, and nothing else would notice."""
         time.sleep(FROZEN_S)
         if self._calls == call:
             ray.kill(self._first)
 
 
 def of_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
-    """By what ranks are compared: the number of an epoch, and its loss to the last digit."""
+    """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
     return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None

@@ -1,4 +1,4 @@
-"""The folder in which a Ray that a sweep starts keeps its sockets and logs. Imports no Ray."""
+"""The folder in which a Ray started by a sweep keeps its sockets and logs. This module does not import Ray."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from contextlib import contextmanager
 
 from sweep.errors import InputError
 
-_SOCKET = "/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"  # the longest that Ray needs
-_SOCKET_PATH = 103 if sys.platform == "darwin" else 107  # bytes that the system takes
+_SOCKET = "/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"  # the longest path that Ray needs
+_SOCKET_PATH = 103 if sys.platform == "darwin" else 107  # bytes that the system allows
 LONGEST_FOLDER = _SOCKET_PATH - len(_SOCKET)
-"""Bytes of the path of a folder in which Ray can make the folder of its session, with its sockets."""
-_FOLDERS = ("/tmp", "/var/tmp")  # where a local Ray goes if it cannot use its own choice
+"""Largest length in bytes of a folder's path that leaves room for Ray's session folder and its sockets."""
+_FOLDERS = ("/tmp", "/var/tmp")  # tried in turn if Ray's own choice is unusable
 
 
 def fault_of(folder: str) -> str:
-    """Return why a local Ray cannot keep its files in a folder; empty where it can."""
+    """Return why a local Ray cannot keep its files in a folder; empty if it can."""
     if not folder.startswith("/"):
         return "is no absolute path"
     size = len(os.fsencode(folder))
     if size > LONGEST_FOLDER:
         return f"is too long for Ray's sockets ({size} bytes, at most {LONGEST_FOLDER})"
     try:
-        os.makedirs(f"{folder}/ray", exist_ok=True)  # noqa: PTH103  # as Ray does
+        os.makedirs(f"{folder}/ray", exist_ok=True)  # noqa: PTH103  # like Ray itself
         with tempfile.TemporaryFile(dir=f"{folder}/ray"):
             return ""
     except OSError as error:
@@ -33,7 +33,7 @@ def fault_of(folder: str) -> str:
 
 
 def chosen(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the folder that Ray takes by itself for its files, and the variable that says so, empty for none."""
+    """Return the folder that Ray chooses for its files and the environment variable that names it, or ""."""
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")
     return environ.get(name, _FOLDERS[0]), name
@@ -41,9 +41,10 @@ def chosen(environ: Mapping[str, str]) -> tuple[str, str]:
 
 @contextmanager
 def usable(say: Callable[[str], None]) -> Iterator[None]:
-    """Let a Ray that is started in this block keep its files in a folder that it can use.
+    """Make a Ray that is started inside the block keep its files in a usable folder.
 
-    Raises InputError where there is none.
+    Raises:
+        InputError: if there is none.
     """
     folder, name = chosen(os.environ)
     fault = fault_of(folder)

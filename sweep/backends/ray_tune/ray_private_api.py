@@ -1,6 +1,6 @@
-"""What we use of Ray beyond its interface, in one list: the next release may take any of it away.
+"""All uses of Ray beyond its public interface, in one list, since any release may remove them.
 
-Each use says what is lost without it. Where one of its names is missing it is left out, with a line.
+Each use says what is lost without it. If one of its names is missing, the feature is left out and a line says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import ray
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Names as ``module:attribute.attribute``, or ``:attribute`` of the object at hand, and the loss without them."""
+    """Private names and what is lost without them.
+
+    Names have the form ``module:attribute.attribute``, or ``:attribute`` for an attribute of a given object.
+    """
 
     names: tuple[str, ...]
     loss: str
@@ -118,7 +121,7 @@ def missing(use: Use, owner: object = None) -> list[str]:
 
 
 def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
-    """Return whether all names are there; else says what that costs."""
+    """Return whether all names of a use exist; if not, say what is lost."""
     absent = missing(use, owner)
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
@@ -127,7 +130,7 @@ def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
 
 @contextmanager
 def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
-    """Inside the block, have what ``stand_in`` makes of Ray's own in place of the one name of a use."""
+    """Replace the one name of a use by ``stand_in(original)`` inside the block, if it exists."""
     if not usable(use, say):
         yield
         return
@@ -142,7 +145,7 @@ def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any
 
 
 def module(name: str) -> Any:
-    """Return a module of Ray that is not for everyone, without a type."""
+    """Return a private module of Ray, untyped."""
     return import_module(name)
 
 

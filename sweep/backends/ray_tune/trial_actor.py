@@ -1,4 +1,4 @@
-"""The worker as Ray Tune's class trainable; Tune reuses its process for one trial after another."""
+"""The worker as a class trainable of Ray Tune, which reuses its process for one trial after another."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from sweep.functions import make_importable
 
 
 class TrialWorker(tune.Trainable):
-    """Moves orders and progress between Tune and `sweep.backends.worker.Worker`.
+    """Passes orders and progress between Tune and `sweep.backends.worker.Worker`.
 
-    Tune sets actors up that it then never uses, and takes a failing `reset_config` for the trial's failure:
-    both do nothing but note the order.
+    Tune sets up actors that it may never use, and treats an exception in `reset_config` as a failure of the trial. Both
+    methods therefore only store the order.
     """
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
-        """Return what the processes of an order's trial are given.
+        """Return the resources of the processes of an order's trial.
 
-        Tune takes a worker for another one if that is equal.
+        Tune reuses a worker for another trial if their resources are equal.
         """
-        if "orders" not in config:  # Tune asks for the experiment as well
+        if "orders" not in config:  # Tune also asks for the experiment
             return None
         job: Job = config["job"]
         shares = job.shares(config["orders"][0].assignment.devices)
         return tune.PlacementGroupFactory([{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in shares])
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Note the first order."""
+        """Prepare the process and store the first order."""
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         nodes.prepare(order.assignment.devices)
-        # Tune has gone to a folder of the trial, in which the author's relative paths lead nowhere.
+        # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job
         job.prepare()
@@ -80,24 +80,24 @@ class TrialWorker(tune.Trainable):
         self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Note the next order; Tune has made a folder for it, as for the one before."""
-        with suppress(OSError):  # where the trainable wrote something into it
+        """Store the next order and delete the folder that Tune made for the previous one."""
+        with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
-        new_config.pop("given", None)  # Tune sends the config back with each result
+        new_config.pop("given", None)  # otherwise Tune would send it back with each result
         self._take(new_config["orders"])
         return True
 
     def cleanup(self) -> None:
-        """Let go of the last trial, before Tune ends this process."""
+        """Release the last trial before Tune ends this process."""
         self._group.close()
         if self._gang is not None:
             self._gang.close()
 
     def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
-        """Let go of all trials but these, which the driver has told to go on, and take more.
+        """Release all trials except ``trials``, as the driver has decided, and accept more.
 
-        Nobody reads the result of this call: what the author's code raises is raised by the next step.
+        The result of this call is never read; an exception of the author's code is raised by the next step instead.
         """
         self._trials = [*trials, *(order.assignment.trial for order in more)]
         try:
@@ -126,14 +126,14 @@ class TrialWorker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train to the next decision point.
 
-        A worker of which a trial failed serves those on that it trains, and then no others.
+        After a failed trial, the worker still trains its other trials, but gets no new ones.
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._without_results()}
         if self._kept_wrongly is not None:
             raise self._kept_wrongly
         if self._group.is_idle:
-            # One whose trial failed, or whose room another sweep wants: raising is Tune's way to end an actor.
+            # Its trial failed, or another sweep wants its room; raising is Tune's way to end an actor.
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
         more = () if self._gang is None else self._gang.told()
@@ -144,24 +144,24 @@ class TrialWorker(tune.Trainable):
         return {"steps": dataclasses.replace(steps, found=found)}
 
     def __repr__(self) -> str:
-        """Return the name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
+        """Return the worker's name in the Ray dashboard: that of the actor, else of the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
 
 
 def _whole(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that `backend.hand_over` has put aside."""
+    """Return the job with the class or function that `backend.hand_over` has stored."""
     if "given" not in config:
         return job
-    make_importable(job.import_folders)  # what it imports may lie there
+    make_importable(job.import_folders)  # its imports may be there
     return dataclasses.replace(job, given=ray.get(config.pop("given")))
 
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
-    """Return how many trials run at once on a node with these resources, of the ``room`` on all nodes."""
+    """Return how many of the ``room`` trials run at once on a node with these resources; at least 1."""
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 
 def _here() -> Mapping[str, Any]:
-    """What Ray knows of the node on which this worker runs."""
+    """Return Ray's description of the node on which this worker runs."""
     here = ray.get_runtime_context().get_node_id()
     return next((node for node in ray.nodes() if node["NodeID"] == here), {})

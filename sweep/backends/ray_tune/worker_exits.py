@@ -1,7 +1,7 @@
-"""Why a worker is gone: what it wrote down as it died, beside what Ray makes of its silence.
+"""Finds out why a worker is gone, from what it wrote while dying and from what Ray reports.
 
-Ray does not learn how its workers end. Each one therefore keeps a file open in the results folder, which all nodes
-share, for Python's fault handler and for `os._exit`; one that is killed leaves it empty.
+Ray does not learn how its workers end. Each worker therefore keeps a file open in the results folder, which all nodes
+share, for Python's fault handler and for `os._exit`. The file of a killed worker stays empty.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from sweep.store import process
 from sweep.text import printable
 
 PREEMPTED = "actor's node was preempted"  # its end was announced
-NODE_LOST = {  # a worker of a node that answers is found dead
+NODE_LOST = {  # by what Ray says if a node is lost, and not only a worker
     PREEMPTED: "its node was taken away",
-    "actor's node was terminated expectedly": "its node was ended",  # in order, as also where its disk is full
+    "actor's node was terminated expectedly": "its node was ended",  # in an orderly way, also if its disk is full
     "its node has died": "its node is gone",
     "is temporarily unavailable": "its node does not answer",
 }
@@ -34,17 +34,17 @@ _SIGNALS = {
     "Illegal instruction": "SIGILL",
 }
 _EXIT, _TRIAL = "exit code ", "trial "
-_files: list[int] = []  # that of this process
+_files: list[int] = []  # file of this process
 
 
 def folder(job: Job) -> Path:
-    """Return where the workers of a sweep leave them."""
+    """Return the folder in which the workers of a sweep leave these files."""
     return job.folder / "workers"
 
 
 @contextmanager
 def kept(job: Job) -> Iterator[None]:
-    """Have that folder for a session, and none of an earlier one's."""
+    """Create the folder for a session without files of earlier ones; delete it after the block."""
     shutil.rmtree(folder(job), ignore_errors=True)
     try:
         yield
@@ -53,12 +53,15 @@ def kept(job: Job) -> Iterator[None]:
 
 
 def record(job: Job) -> Callable[[int], None]:
-    """Let this process write down how it dies; called once in each worker. Tell what it returns each trial."""
+    """Make this process record how it dies; call once in each worker.
+
+    Return a function that must be called with the number of each trial that begins.
+    """
     path = folder(job) / process()
     try:
         path.parent.mkdir(exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
-    except OSError:  # a full disk: then nobody will know
+    except OSError:  # a full disk: the cause will be unknown
         return lambda trial: None
     faulthandler.enable(file)
     _files.append(file)
@@ -73,7 +76,7 @@ def record(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def no_longer_than(seconds: float) -> Iterator[None]:
-    """End this process, and say where it was, if the block takes longer; also where no other thread can run."""
+    """End this process and record where it was if the block takes longer, even if no other thread can run."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
     try:
         yield
@@ -82,7 +85,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def cause(job: Job, trial: int, error: str) -> str:
-    """Return how the worker of a trial was lost, in a few words; ``error`` is what Ray knows, often nothing."""
+    """Return in a few words how the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
     error = printable(error)
     if of_gang := re.search(r"WorkerLost: (.+)", error):
         return of_gang[1]
@@ -101,20 +104,20 @@ def cause(job: Job, trial: int, error: str) -> str:
 
 
 def loss(error: str) -> Lost:
-    """Return what was lost, by what Ray knows."""
+    """Return what was lost, according to Ray's message."""
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
     return "node" if any(words in error or told in error for words, told in NODE_LOST.items()) else "worker"
 
 
 def _taken(job: Job, trial: int) -> str:
-    """Return what workers whose last trial was this one have written after it began; it is taken away."""
+    """Return and delete what the worker whose last trial was this one has written after it began; empty if nothing."""
     words = ""
     with suppress(OSError):
         for path in folder(job).iterdir():
             _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
             number, _, said = last.partition("\n")
-            if number == str(trial) and said:  # Tune prepares workers that it does not use: these say nothing
+            if number == str(trial) and said:  # workers that Tune prepared and never used have written nothing
                 words = said
                 path.unlink()
     return words
@@ -123,10 +126,10 @@ def _taken(job: Job, trial: int) -> str:
 def _of_words(words: str) -> str:
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        where = _where(words.rpartition("Current thread ")[2])  # the others come before it
+        where = _where(words.rpartition("Current thread ")[2])  # other threads come before it
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
     if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
-        where = _where(words.rpartition("Thread 0x")[2])  # the main one comes last
+        where = _where(words.rpartition("Thread 0x")[2])  # the main thread comes last
         return f"the other workers have not come within {late[1]}{where and f' ({where})'}"
     last = words.strip().rpartition("\n")[2]
     return last if last.startswith(_EXIT) else ""
@@ -139,7 +142,7 @@ def _where(stack: str) -> str:
 
 def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
     def noted(status: int) -> NoReturn:
-        if os.getpid() == worker:  # and no child of it
+        if os.getpid() == worker:  # not in a child process
             with suppress(OSError):
                 os.write(file, f"{_EXIT}{status}\n".encode())
         leave(status)
