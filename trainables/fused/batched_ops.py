@@ -314,14 +314,13 @@ def _differentiates_groups() -> bool:
     compute the convolution alone: they raise an error at the gradient.
     """
 
-    @tf.function(autograph=False)
     def differentiate() -> Any:
         images, filters = tf.zeros([1, 2, 2, 2]), tf.zeros([1, 1, 1, 2])
         return tf.gradients(tf.nn.conv2d(images, filters, 1, "VALID"), [images, filters])
 
     with tf.init_scope():
         try:
-            differentiate()
+            tf.function(differentiate, autograph=False)()
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
             return False
     return True

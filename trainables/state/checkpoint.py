@@ -43,7 +43,7 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
 
     def write() -> None:
         with (folder / _ARRAYS).open("wb") as file:
-            np.savez(file, **arrays)  # the stub takes names for options
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes the names for options
             file.flush()
             os.fsync(file.fileno())
         (folder / _ABOUT).write_text(text)
