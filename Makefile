@@ -2,16 +2,19 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test check bench docs pictures package compat clean
+.PHONY: sweep test test-all check bench docs pictures package compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
 
-test: .venv/installed-test ## Install, then run all checks and tests.
+test: .venv/installed-test ## Install, then run the checks and the tests that a person waits for.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not exhaustive" --durations=25 $(ARGS)
+
+test-all: .venv/installed-test ## All tests but those that take hours.
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not exhaustive" --durations=25 $(ARGS)
 
 check: .venv/installed-test ## Formatting, lint, types and layers, without the tests.
 	$(BIN)/ruff format --check .

@@ -15,6 +15,7 @@ import pytest
 import spreading
 from object_stores import S3, SERVERS, Azure, Server, install_azurite, running
 
+from sweep.read_recorder import recorder
 from sweep.state import trials
 
 # Property tests are judged by what they find, not by how busy the machine is.
@@ -64,6 +65,12 @@ def changes_for_good_end_with_their_test() -> Iterator[None]:
     """Forget what trials of a test have changed in its modules for good: later trials of the process are told of it."""
     yield
     trials.resisting.clear()
+
+
+@pytest.fixture(autouse=True)
+def records_of_reads_end_with_their_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop recording what the process reads, as a worker of a node does until its process ends."""
+    monkeypatch.setattr(recorder, "_in_trial", 0)
 
 
 @pytest.fixture(scope="module")
