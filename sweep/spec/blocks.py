@@ -136,7 +136,9 @@ class Training(Block):
         None, description="Seed of what data() draws, the same for all trials; if left out, that of the sweep."
     )
     deterministic: bool = Field(
-        False, description="The same bits from the same seed on the same kind of GPU, at some cost in speed."
+        False,
+        description="The same bits from the same seed on the same kind of GPU, at some cost in speed. Without it, "
+        "kernels and the order of sums may differ by a last bit between processes on GPUs.",
     )
     jit_compile: Literal["auto", True, False] = Field(
         "auto",
