@@ -93,13 +93,15 @@ def test_mixed_precision_stays_and_outputs_are_float32(tmp_path: Path) -> None:
     assert {layer.compute_dtype for layer in model._flatten_layers()} >= {"bfloat16"}
 
 
-def test_a_model_that_is_made_otherwise_the_next_time() -> None:
-    made: list[int] = []  # neither the trainable's nor a module's, where it would be put back
+def test_a_model_that_is_made_otherwise_the_next_time(tmp_path: Path) -> None:
+    made = tmp_path / "made"  # a file: the values of variables are restored
 
     class Growing(Small):
         def model(self, hp: Any) -> keras.Model:
-            made.append(1)
-            return keras.Sequential([keras.Input((6,)), *[layers.Dense(3) for _ in made]])
+            with made.open("a") as file:
+                file.write("a model\n")
+            count = len(made.read_text().splitlines())
+            return keras.Sequential([keras.Input((6,)), *[layers.Dense(3) for _ in range(count)]])
 
     trainable = Growing()
     train(trainable, assignment(epochs=1))
