@@ -323,7 +323,7 @@ OTHERS = (
         "kube one.yaml --image i:1 --results s3://b/p --name NEW --set epochs=1 --run-cap 1 --include scored.py "
         "--most 2 --memory 8Gi --spot eks --secret s --token t --redis r:1 --retries 1",
         out=r"(?s)kind: ConfigMap.*kind: RayJob.*run one.yaml --or-resume --results s3://b/p --set epochs=1 --set",
-        err="note: left out: results/",
+        err="note: left out: (__pycache__/, )?results/",
     ),
     Row("kube one.yaml --image i:1 --results s3://b/p --workdir /app", out="(?s)^apiVersion: ray.io/v1.*cd /app &&"),
     Row("kube one.yaml --image i:1 --results results", 2, err="'results' is no place in an object store, and"),
