@@ -90,22 +90,21 @@ class Race:
 def run(runs: Iterable[Run], rules: Rules) -> Race:
     """Return the state of the race that follows from these trials. The search must have ended."""
     runs = list(runs)
-    allowed = (
-        math.inf
-        if rules.share is None
-        else rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
-    )
-    scores, begun = _scores(runs, rules)
-    failed = [name for name, losses in scores.items() if any(map(math.isnan, losses.values()))][: rules.finalists]
-    found = candidates(runs, rules)
-    racers = finalists(found, rules, allowed, failed)  # others replace those that failed
-    broken = [replace(racer, out=BROKEN) for racer, _ in found if racer.key in failed]
+    allowed = math.inf
+    if rules.share is not None:
+        allowed = rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
+    scores, begun = _score_fresh_seeds(runs, rules)
+    failed = [key for key, losses in scores.items() if any(map(math.isnan, losses.values()))]
+    failed = failed[: rules.finalists]
+    ranked = candidates(runs, rules)
+    racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
+    broken = [replace(racer, out=BROKEN) for racer, _ in ranked if racer.key in failed]
     if len(racers) < 2:
         what = "no configuration is" if not racers else "a single configuration is"
         return Race(racers=(*racers, *broken), over=f"{what} left to race: nothing to tell apart", allowed=allowed)
     lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
-    raced = _raced(racers, scores, begun, rules, allowed - lost)
-    return replace(raced, racers=(*raced.racers, *broken), epochs=raced.epochs + lost, allowed=allowed)
+    race = _race(racers, scores, begun, rules, allowed - lost)
+    return replace(race, racers=(*race.racers, *broken), epochs=race.epochs + lost, allowed=allowed)
 
 
 Candidates: TypeAlias = list[tuple[Racer, list[float]]]
@@ -114,14 +113,15 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 
 def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     """Return the configurations that completed all repeats of the search, best first."""
-    found: Candidates = []
-    for name, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
-        means = _repeats(group, rules)
+    completed: Candidates = []
+    for key, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
+        means = _mean_losses(group, rules)
         if means is not None:
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
-            own = any(one.role is Role.BASELINE for one in group)
-            found.append((Racer(name, group[0].params, own, fmean(means), (), epochs), means))
-    return sorted(found, key=lambda one: one[0].selected)
+            is_baseline = any(one.role is Role.BASELINE for one in group)
+            racer = Racer(key, group[0].params, is_baseline, fmean(means), (), epochs)
+            completed.append((racer, means))
+    return sorted(completed, key=lambda candidate: candidate[0].selected)
 
 
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
@@ -130,9 +130,10 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     If the search had repeats, configurations that these show to be worse than the best are left out. If the budget
     allows too few seeds for each, the number of finalists is reduced.
     """
-    found = [one for one in found if one[0].key not in without]
-    others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
-    baseline = [racer for racer, _ in found if racer.is_baseline]
+    remaining = [candidate for candidate in found if candidate[0].key not in without]
+    searched = [candidate for candidate in remaining if not candidate[0].is_baseline]
+    others = [racer for racer, _ in _drop_worse(searched)]
+    baseline = [racer for racer, _ in remaining if racer.is_baseline]
     count = min(rules.finalists, len(others))
     while count > max(2 - len(baseline), 1):
         if AFFORDED * sum(racer.epochs for racer in (*others[:count], *baseline)) <= allowed:
@@ -141,47 +142,56 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     return others[:count] + baseline
 
 
-def _repeats(group: Sequence[Run], rules: Rules) -> list[float] | None:
+def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
     """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed."""
-    whole = {(one.repeat, one.fold): one.loss for one in group if _counts(one)}
-    folds = range(rules.folds) if rules.folds else (None,)
-    places = [[(repeat, fold) for fold in folds] for repeat in range(rules.repeats)]
-    if any(place not in whole for row in places for place in row):
-        return None
-    return [fmean(whole[place] for place in row) for row in places]
+    losses = {(one.repeat, one.fold): one.loss for one in group if _is_usable(one)}
+    means = []
+    for repeat in range(rules.repeats):
+        trials = [(repeat, fold) for fold in _folds(rules)]
+        if any(trial not in losses for trial in trials):
+            return None
+        means.append(fmean(losses[trial] for trial in trials))
+    return means
 
 
-def _counts(one: Run) -> bool:
+def _folds(rules: Rules) -> Sequence[int | None]:
+    return range(rules.folds) if rules.folds else (None,)
+
+
+def _is_usable(one: Run) -> bool:
     return one.status is Status.COMPLETED and math.isfinite(one.loss)
 
 
-def _not_told(found: Candidates) -> Candidates:
+def _drop_worse(ranked: Candidates) -> Candidates:
     """Return the candidates that the repeats of the search do not show to be worse than the best."""
-    if len(found) < 2 or len(found[0][1]) < statistics.FIRST_SEEDS:
-        return found
-    looked = statistics.look_at_race([losses for _, losses in found], statistics.FIRST_SEEDS)
-    return [one for place, one in enumerate(found) if place not in looked.out]
+    if len(ranked) < 2 or len(ranked[0][1]) < statistics.FIRST_SEEDS:
+        return ranked
+    look = statistics.look_at_race([losses for _, losses in ranked], statistics.FIRST_SEEDS)
+    return [candidate for place, candidate in enumerate(ranked) if place not in look.out]
 
 
-def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
+def _score_fresh_seeds(
+    runs: Iterable[Run], rules: Rules
+) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
     """Return the loss of each fresh repeat by configuration, NaN if a training failed, and the trials that began."""
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
     for one in runs:
         if one.role is not Role.CONFIRM:
             continue
-        name = configuration(one.params)
-        begun.add((name, one.repeat, one.fold))
+        key = configuration(one.params)
+        begun.add((key, one.repeat, one.fold))
         if one.status not in UNFINISHED:
-            ended.setdefault((name, one.repeat), {})[one.fold] = one.loss if _counts(one) else math.nan
+            loss = one.loss if _is_usable(one) else math.nan
+            ended.setdefault((key, one.repeat), {})[one.fold] = loss
     scores: dict[Key, dict[int, float]] = {}
-    for (name, repeat), folds in ended.items():
-        if len(folds) == (rules.folds or 1) or any(map(math.isnan, folds.values())):
-            scores.setdefault(name, {})[repeat] = fmean(folds.values())
+    for (key, repeat), losses in ended.items():
+        if len(losses) == (rules.folds or 1) or any(map(math.isnan, losses.values())):
+            scores.setdefault(key, {})[repeat] = fmean(losses.values())
     return scores, begun
 
 
-def _raced(
+def _race(
     racers: Sequence[Racer],
     scores: Mapping[Key, Mapping[int, float]],
     begun: set[tuple[Key, int, int | None]],
@@ -189,8 +199,11 @@ def _raced(
     allowed: float,
 ) -> Race:
     """Run the race seed by seed: all that are left train with the seed, then those shown to be worse drop out."""
-    left, out = list(racers), list[Racer]()
-    spent, wanted, over = 0, list[tuple[Params, int, int | None]](), ""
+    left = list(racers)
+    out: list[Racer] = []
+    wanted: list[tuple[Params, int, int | None]] = []
+    spent = 0
+    over = ""
     for repeat in range(rules.repeats, rules.repeats + rules.seeds):
         cost = sum(racer.epochs for racer in left)
         if spent + cost > allowed:
@@ -199,25 +212,25 @@ def _raced(
                 f"{allowed - spent:.0f} left; --budget 50% or --budget none allows more"
             )
             break
-        if any(repeat not in scores.get(racer.key, {}) for racer in left):
-            folds = range(rules.folds) if rules.folds else (None,)
-            places = [(racer, fold) for racer in left for fold in folds if repeat not in scores.get(racer.key, {})]
-            wanted = [(one.params, repeat, fold) for one, fold in places if (one.key, repeat, fold) not in begun]
+        waiting = [racer for racer in left if repeat not in scores.get(racer.key, {})]
+        if waiting:
+            places = [(racer, fold) for racer in waiting for fold in _folds(rules)]
+            wanted = [(racer.params, repeat, fold) for racer, fold in places if (racer.key, repeat, fold) not in begun]
             break
         spent += cost
-        fallen = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
-        out = [replace(racer, out=BROKEN) for racer in fallen] + out
+        failed = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
+        out = [replace(racer, out=BROKEN) for racer in failed] + out
         left = [
-            replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in fallen
+            replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in failed
         ]
-        left, told = _looked(left, rules.seeds)
-        out = told + out
+        left, worse = _split_off_worse(left, rules.seeds)
+        out = worse + out
         if len(left) < 2:
             over = "decided" if left else "no finalist completed its fresh seeds"
             break
     else:
         over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
-    left = _beside(left, rules.seeds)
+    left = _compare_with_leader(left, rules.seeds)
     return Race(
         racers=(*left, *out),
         wanted=tuple(wanted),
@@ -229,32 +242,27 @@ def _raced(
     )
 
 
-def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
+def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
     """Return the racers that continue, and those that drop out now because they are worse than the leader."""
     if len(left) < 2:
         return list(left), []
-    looked = statistics.look_at_race([racer.losses for racer in left], seeds)
-    count = len(left[0].losses)
-    gone = [
-        replace(
-            left[place], behind=looked.behind[place], half=looked.half[place], out=f"told apart after {count} seeds"
-        )
-        for place in looked.out
-    ]
-    gone.sort(key=lambda racer: racer.mean)
-    return [racer for place, racer in enumerate(left) if place not in looked.out], gone
+    look = statistics.look_at_race([racer.losses for racer in left], seeds)
+    reason = f"told apart after {len(left[0].losses)} seeds"
+    worse = [replace(left[place], behind=look.behind[place], half=look.half[place], out=reason) for place in look.out]
+    worse.sort(key=lambda racer: racer.mean)
+    return [racer for place, racer in enumerate(left) if place not in look.out], worse
 
 
-def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
+def _compare_with_leader(left: Sequence[Racer], seeds: int) -> list[Racer]:
     """Return the racers that are left, the leader first, each with its difference to the leader."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    looked = statistics.look_at_race([racer.losses for racer in left], seeds)
-    placed = [
-        racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half[place])
-        for place, racer in enumerate(left)
-    ]
-    return sorted(placed, key=lambda racer: racer.mean)
+    look = statistics.look_at_race([racer.losses for racer in left], seeds)
+    compared = list(left)
+    for place, racer in enumerate(left):
+        if place != look.leader:
+            compared[place] = replace(racer, behind=look.behind[place], half=look.half[place])
+    return sorted(compared, key=lambda racer: racer.mean)
 
 
 METHOD = (
@@ -311,26 +319,28 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
     first = objective(*sweep.objectives[0])
-    raced = run([_run(trial, first) for trial in sweep.trials], rules)
-    if not raced.racers:
+    race = run([_run(trial, first) for trial in sweep.trials], rules)
+    if not race.racers:
         return None
     groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
     rows = tuple(
-        _confirmed(place, racer, raced, groups.get(racer.key, []), first)
-        for place, racer in enumerate(raced.racers, start=1)
+        _describe_finalist(place, racer, race, groups.get(racer.key, []), first)
+        for place, racer in enumerate(race.racers, start=1)
     )
-    return Confirmation(first.name, first.goal, raced.over, raced.decided, rules.seeds, raced.epochs, METHOD, rows)
+    return Confirmation(first.name, first.goal, race.over, race.decided, rules.seeds, race.epochs, METHOD, rows)
 
 
-def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first: Objective) -> Confirmed:
+def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective) -> Confirmed:
     mean = None if math.isnan(racer.mean) else first.of_loss(racer.mean)
-    verdict, why = _verdict(racer, raced)
-    ends: tuple[float | None, float | None] = (None, None)
+    verdict, why = _verdict(racer, race)
+    low: float | None = None
+    high: float | None = None
     if racer.behind is not None and math.isfinite(racer.half):
         low, high = sorted(first.of_loss(racer.behind + side * racer.half) for side in (-1, 1))
-        ends = low, high
-    names = dict.fromkeys(name for trial in trials for name in trial.tested)
-    tested = {name: fmean(t.tested[name] for t in trials if name in t.tested) for name in names}
+    test_values: dict[str, list[float]] = {}
+    for trial in trials:
+        for name, value in trial.tested.items():
+            test_values.setdefault(name, []).append(value)
     return Confirmed(
         place=place,
         verdict=verdict,
@@ -342,26 +352,34 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first
         mean=mean,
         seeds=len(racer.losses),
         difference=None if racer.behind is None else first.of_loss(racer.behind),
-        low=ends[0],
-        high=ends[1],
-        tested=tested,
+        low=low,
+        high=high,
+        tested={name: fmean(values) for name, values in test_values.items()},
         trials=tuple(trial.trial for trial in trials),
     )
 
 
-def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
+def _verdict(racer: Racer, race: Race) -> tuple[str, str]:
     """Return the verdict, and the reason if it is undecided."""
     if racer.out:
         return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
-    if racer.key == raced.racers[0].key and any(one.out and one.behind is not None for one in raced.racers):
+    is_first = racer.key == race.racers[0].key
+    if is_first and any(one.out and one.behind is not None for one in race.racers):
         return "best", ""
-    if not raced.over:
-        return "undecided", "the race goes on"
-    if raced.over.startswith("out of budget"):
-        return "undecided", "out of budget"
+    reason = _why_undecided(racer, race)
+    if reason:
+        return "undecided", reason
+    return ("best" if is_first else "ties"), ""
+
+
+def _why_undecided(racer: Racer, race: Race) -> str:
+    if not race.over:
+        return "the race goes on"
+    if race.over.startswith("out of budget"):
+        return "out of budget"
     if len(racer.losses) < LEAST:
-        return "undecided", TOO_FEW
-    return ("best" if racer.key == raced.racers[0].key else "ties"), ""
+        return TOO_FEW
+    return ""
 
 
 def _run(trial: Trial, first: Objective) -> Run:

@@ -60,19 +60,24 @@ def judge(
     A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter
     it. Nor is a configuration without a completed trial.
     """
-    reasons = {row: _unfit(trials, objectives) for row, trials in rows.items()}
-    fit = {row: [trial for trial in rows[row] if trial.status is Status.COMPLETED] for row in rows if not reasons[row]}
+    reasons = {row: _why_incomparable(trials, objectives) for row, trials in rows.items()}
+    completed: dict[int, list[Trial]] = {}
+    for row, trials in rows.items():
+        if not reasons[row]:
+            completed[row] = [trial for trial in trials if trial.status is Status.COMPLETED]
     goals = [objective(*one).maximize for one in objectives]
-    tables = [{row: by_seed(trials, metric) for row, trials in fit.items()} for metric, _ in objectives]
+    tables: list[dict[int, dict[Hashable, float]]] = []
+    for metric, _ in objectives:
+        tables.append({row: by_seed(trials, metric) for row, trials in completed.items()})
     front = [row for row in rows if row in best]
-    found: dict[int, Compared] = {}
+    compared: dict[int, Compared] = {}
     if front and tables and not any(reasons[row] for row in front):
         if len(tables) > 1:
-            found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+            compared = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
-            found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+            compared = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
-    return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
+    return {row: compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
 
 def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
@@ -83,12 +88,12 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
     if several:
         return FRONT
     comparisons = counted(len(tested), "comparison")
-    drawn = next((one.p_error for one in tested if one.p_error), None)
-    count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
+    p_error = next((one.p_error for one in tested if one.p_error), None)
+    count = "all patterns" if p_error is None else f"drawn patterns, p to {p_error:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
 
 
-def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
+def _why_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
     """Return why the trials of a configuration cannot be compared; "" if they can."""
     diverged = sum(
         trial.status is Status.DIVERGED or (trial.status is Status.COMPLETED and not _is_finite(trial, objectives))
@@ -154,21 +159,24 @@ class Ranked(Struct, frozen=True):
     @property
     def seed_changes_nothing(self) -> bool:
         """Whether trainings with different seeds gave identical results; then repeats do not measure chance."""
-        there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
-        found: dict[int | None, list[Trial]] = {}
-        for trial in there:
-            found.setdefault(trial.fold, []).append(trial)
-        alike = (
-            trial.metrics == same[0].metrics and trial.epochs == same[0].epochs
-            for same in found.values()
-            for trial in same
-        )
-        return len({trial.seed for trial in there}) > 1 and all(alike)
+        completed = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        if len({trial.seed for trial in completed}) < 2:
+            return False
+        first_of_fold: dict[int | None, Trial] = {}
+        for trial in completed:
+            first = first_of_fold.setdefault(trial.fold, trial)
+            if trial.metrics != first.metrics or trial.epochs != first.epochs:
+                return False
+        return True
 
     @property
     def p_adjusted(self) -> float | None:
         """The p-value that decides the verdict; None without a test."""
         return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
+
+    def has_trial(self, number: int) -> bool:
+        """Return whether the trial with this number is one of the configuration's."""
+        return any(trial.trial == number for trial in self.trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +212,14 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     differ.
     """
     objectives = same_objectives(sweeps)
-    rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in by_configuration(sweep.trials).values()]
+    rows: list[Ranked] = []
+    for sweep in sweeps:
+        rows += [_summarize(group, objectives, sweep) for group in by_configuration(sweep.trials).values()]
     fronts = _front_numbers(rows, objectives)
     confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
-    places = {configuration(one.params): one.place for one in confirmed.rows} if confirmed else {}
+    places: dict[str, int] = {}
+    if confirmed:
+        places = {configuration(finalist.params): finalist.place for finalist in confirmed.rows}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
@@ -223,38 +235,45 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     names = varying([row.params for row in ordered])
     ranking = Ranking(objectives, names, tuple(ranked), other_code=of_other_code(sweeps))
     if confirmed:
-        return _confirmed(ranking, confirmed)
-    return _judged(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
+        return _add_confirmation(ranking, confirmed)
+    return _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
 
 
 _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 """Fields that `Ranked` and `Compared` have in common."""
 
 
-def _judged(ranking: Ranking, folds: int) -> Ranking:
+def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     objectives = ranking.objectives if several else ranking.objectives[:1]
-    judged = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
+    verdicts = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = []
     for row in ranking.rows:
-        one = judged[row.rank]
-        rows.append(structs.replace(row, **{name: getattr(one, name) for name in _VERDICT}))
-    return replace(ranking, rows=tuple(rows), method=method(judged.values(), folds, several=len(objectives) > 1))
+        compared = verdicts[row.rank]
+        rows.append(structs.replace(row, **{name: getattr(compared, name) for name in _VERDICT}))
+    return replace(ranking, rows=tuple(rows), method=method(verdicts.values(), folds, several=len(objectives) > 1))
 
 
-def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
+def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
     """Return the ranking with the verdicts of the confirmation; all other rows are undecided."""
-    raced = {configuration(one.params): one for one in found.rows}
+    finalists = {configuration(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
     for row in ranking.rows:
-        one = raced.get(configuration(row.params))
-        if one is None:
+        finalist = finalists.get(configuration(row.params))
+        if finalist is None:
             rows.append(structs.replace(row, undecided="no finalist"))
             continue
-        told = structs.replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
-        rows.append(structs.replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
-    return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
+        changed = structs.replace(
+            row,
+            verdict=Verdict(finalist.verdict),
+            undecided=finalist.undecided,
+            difference=finalist.difference,
+            difference_low=finalist.low,
+            difference_high=finalist.high,
+        )
+        rows.append(changed)
+    return replace(ranking, rows=tuple(rows), method=confirmation.method, confirmed=confirmation)
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
@@ -269,12 +288,15 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     numbers = [0] * len(points)
     fronts: list[list[int]] = []
 
-    def dominated(index: int, front: list[int]) -> bool:
+    if not len(points):
+        return numbers
+
+    def is_dominated(index: int, front: list[int]) -> bool:
         others = points[front]
         return bool(((others <= points[index]).all(axis=1) & (others < points[index]).any(axis=1)).any())
 
-    for index in map(int, np.lexsort(points.T[::-1])) if len(points) else ():
-        free = (number for number, front in enumerate(fronts) if not dominated(index, front))
+    for index in map(int, np.lexsort(points.T[::-1])):
+        free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
         number = next(free, len(fronts))
         if number == len(fronts):
             fronts.append([])
@@ -283,7 +305,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     return numbers
 
 
-def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
+def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
     fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
@@ -341,30 +363,47 @@ _KINDS: dict[str, Kind] = {
 def columns(ranking: Ranking) -> Columns:
     """Return the rows of a ranking by column, as listed in results/README.md."""
     rows = ranking.rows
-    found: dict[str, tuple[Kind, Sequence[Any]]] = {}
+    table: dict[str, tuple[Kind, Sequence[Any]]] = {}
 
     def add(*names: str) -> None:
         for name in names:
             values = [getattr(row, name) for row in rows]
             kind = _KINDS.get(name, "number")
-            found[name] = kind, list(map(str, values)) if kind == "text" else values
+            if kind == "text":
+                values = list(map(str, values))
+            table[name] = kind, values
 
     add("rank", "sweep")
-    found["trials"] = "text", [" ".join(map(str, sorted(trial.trial for trial in row.trials))) for row in rows]
+    table["trials"] = "text", [_trial_numbers(row) for row in rows]
     add("status", "completed", "epochs", "front")
     for name in dict.fromkeys(name for row in rows for name in row.params):
-        found[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
+        table[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
     if any(None in row.params.values() for row in rows):
-        found[NULL_PARAMS] = "text", [names_of_nulls(row.params) for row in rows]
-    found["seeds"] = "integer", [len(row.scores[0].values) if row.scores else 0 for row in rows]
+        table[NULL_PARAMS] = "text", [names_of_nulls(row.params) for row in rows]
+    table["seeds"] = "integer", [_count_seeds(row) for row in rows]
     for at, (metric, _) in enumerate(ranking.objectives):
-        known = [row.scores[at] if row.scores else None for row in rows]
-        found[f"mean.{metric}"] = "number", [None if one is None else one.mean for one in known]
-        found[f"std.{metric}"] = "number", [None if one is None else one.std for one in known]
-        found[f"low.{metric}"] = "number", [one.interval[0] if one and one.interval else None for one in known]
-        found[f"high.{metric}"] = "number", [one.interval[1] if one and one.interval else None for one in known]
+        figures = [_score_figures(row, at) for row in rows]
+        for index, prefix in enumerate(("mean", "std", "low", "high")):
+            table[f"{prefix}.{metric}"] = "number", [row_figures[index] for row_figures in figures]
     add(*_VERDICT)
-    return found
+    return table
+
+
+def _trial_numbers(row: Ranked) -> str:
+    return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
+
+
+def _count_seeds(row: Ranked) -> int:
+    return len(row.scores[0].values) if row.scores else 0
+
+
+def _score_figures(row: Ranked, at: int) -> tuple[float | None, float | None, float | None, float | None]:
+    """Return mean, standard deviation and interval of a row's score in objective ``at``; None where unknown."""
+    if not row.scores:
+        return None, None, None, None
+    score = row.scores[at]
+    low, high = score.interval or (None, None)
+    return score.mean, score.std, low, high
 
 
 EXAMPLES, DEVIATION = "validation_examples", "validation_loss_std"
@@ -397,10 +436,12 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
     if not examples:
         return None
     if is_share(metric) and 0 <= level <= 1:
-        deviation, method = math.sqrt(level * (1 - level)), "Wilson"
+        method = "Wilson"
+        deviation = math.sqrt(level * (1 - level))
         low, high = statistics.interval_of_share(level * examples, examples)
     elif metric == LOSS and loss_deviation is not None:
-        deviation, method = loss_deviation, "bootstrap"
+        method = "bootstrap"
+        deviation = loss_deviation
         half = statistics.Z * deviation / math.sqrt(examples)
         low, high = level - half, level + half
     else:
@@ -446,7 +487,9 @@ def deviation(read: Tables, trials: Collection[int]) -> float | None:
 
     rows = reading.numbers(read.metrics, "trial", missing=-1)
     theirs = np.isin(rows, list(trials))
-    found = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
-    last = dict(zip(rows[theirs].tolist(), found[theirs].tolist(), strict=True))
+    values = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
+    last = dict(zip(rows[theirs].tolist(), values[theirs].tolist(), strict=True))
     known = [value for value in last.values() if not math.isnan(value)]
-    return math.sqrt(sum(value**2 for value in known) / len(known)) if known else None
+    if not known:
+        return None
+    return math.sqrt(sum(value**2 for value in known) / len(known))

@@ -115,61 +115,67 @@ class Replay:
 
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
     """Return the trials of a log's search, in the order of their start, and the maximum number of concurrent trials."""
-    found: dict[int, Curve] = {}
+    by_number: dict[int, Curve] = {}
     running: set[int] = set()
-    most, ledger = 1, Ledger(keep_epochs=False)
+    max_concurrent = 1
+    ledger = Ledger(keep_epochs=False)
     for event in events:
         match ledger.observe(event):
             case Started(trial) if trial.place is not None:
-                found[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
-            case Reported(trial, report) if trial.number in found:
-                curve = found[trial.number]
+                by_number[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
+            case Reported(trial, report) if trial.number in by_number:
+                curve = by_number[trial.number]
                 if trial.reported == trial.epoch:  # up to a gap that a repair of the log has left
-                    curve.reports.append(_placed(report, curve.place))
+                    curve.reports.append(_renumber(report, curve.place))
                 running.add(trial.number)
-                most = max(most, len(running))
-            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in found:
-                found[trial.number].status = trial.status
-                found[trial.number].asked = end.asked or end.reason == _ON_REQUEST
+                max_concurrent = max(max_concurrent, len(running))
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in by_number:
+                curve = by_number[trial.number]
+                curve.status = trial.status
+                curve.asked = end.asked or end.reason == _ON_REQUEST
                 running.discard(trial.number)
             case _:
                 pass
-    return list(found.values()), most
+    return list(by_number.values()), max_concurrent
 
 
-def _placed(event: EpochReported, place: int) -> EpochReported:
+def _renumber(event: EpochReported, place: int) -> EpochReported:
     return event if event.trial == place else structs.replace(event, trial=place)
 
 
-class _Held:
+class _PausedTrials:
     """The paused trials of a replay; always empty if the scheduler does not pause trials."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._rule = scheduler if isinstance(scheduler, Pausing) else None
         # by place, in the order of their pauses, with the epoch of the pause
-        self.paused: dict[int, tuple[Curve, int]] = {}
+        self.by_place: dict[int, tuple[Curve, int]] = {}
 
-    def takes(self, curve: Curve, epoch: int) -> bool:
+    def pause(self, curve: Curve, epoch: int) -> bool:
         """Pause a trial after this epoch if the rule asks for it; return whether it pauses."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
         if self._rule.holds(curve.place) is None:
             return False
-        self.paused[curve.place] = curve, epoch
+        self.by_place[curve.place] = curve, epoch
         return True
 
-    def ready(self) -> tuple[Curve, int] | None:
+    def take_ready(self) -> tuple[Curve, int] | None:
         """Return and remove the first trial that may resume, with the epoch of its pause; None if all must wait."""
         if self._rule is None:
             return None
-        free = next((place for place in self.paused if self._rule.holds(place) is None), None)
-        return None if free is None else self.paused.pop(free)
+        for place in self.by_place:
+            if self._rule.holds(place) is None:
+                return self.by_place.pop(place)
+        return None
 
-    def last(self) -> tuple[Curve, int] | None:
+    def take_last(self) -> tuple[Curve, int] | None:
         """Return and remove the paused trial to resume when no other trial is left to train; None if none is paused."""
-        place = self._rule.last() if self._rule and self.paused else None
-        return None if place is None else self.paused.pop(place, None)
+        if self._rule is None or not self.by_place:
+            return None
+        place = self._rule.last()
+        return None if place is None else self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
         """Tell a pausing rule that a trial has ended by itself; other rules see reports only."""
@@ -182,42 +188,67 @@ def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[in
 
     A paused trial that the rule resumes continues with the epochs that the log has of it up to that moment.
     """
-    scheduler, places = make(), {curve.trial: curve for curve in known}
-    held, stopped, reached = _Held(scheduler), dict[int, int](), dict[int, int]()
+    return _LiveReplay(known, make()).run(events)
 
-    def hear(curve: Curve, epoch: int) -> None:
+
+class _LiveReplay:
+    """Applies a rule to the events of a log in their own order."""
+
+    def __init__(self, known: Sequence[Curve], scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._curves = {curve.trial: curve for curve in known}
+        self._paused = _PausedTrials(scheduler)
+        self._stopped: dict[int, int] = {}  # by place: the epoch at which the rule stopped the trial
+        self._reached: dict[int, int] = {}  # by place: the last epoch that the log has so far
+
+    def run(self, events: Iterable[Event]) -> dict[int, int]:
+        """Return by place the epochs at which trials stop or stay paused."""
+        for event in events:
+            if isinstance(event, EpochReported):
+                self._observe(event)
+        ended = self._resume_rest()
+        still_paused = {place: epoch for place, (_, epoch) in self._paused.by_place.items()}
+        return self._stopped | ended | still_paused
+
+    def _observe(self, event: EpochReported) -> None:
+        curve = self._curves.get(event.trial)
+        if curve is None or curve.place in self._stopped:
+            return
+        if event.epoch > len(curve.reports):  # after a gap that a repair of the log has left
+            return
+        self._reached[curve.place] = event.epoch
+        if curve.place in self._paused.by_place:
+            return
+        self._decide(curve, event.epoch)
+        while (resumed := self._paused.take_ready()) is not None:
+            resumed_curve, pause_epoch = resumed
+            self._decide(resumed_curve, pause_epoch + 1)
+
+    def _decide(self, curve: Curve, epoch: int) -> None:
         """Let the rule decide on an epoch, and on the following ones that the log has so far."""
-        while epoch <= reached[curve.place]:
-            if scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
-                stopped[curve.place] = epoch
+        while epoch <= self._reached[curve.place]:
+            if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
+                self._stopped[curve.place] = epoch
                 return
-            if held.takes(curve, epoch):
+            if self._paused.pause(curve, epoch):
                 return
             epoch += 1
         if epoch > len(curve.reports):
-            held.end(curve)
+            self._paused.end(curve)
 
-    for event in events:
-        curve = places.get(event.trial) if isinstance(event, EpochReported) else None
-        if curve is None or not isinstance(event, EpochReported) or curve.place in stopped:
-            continue
-        if event.epoch > len(curve.reports):  # after a gap that a repair of the log has left
-            continue
-        reached[curve.place] = event.epoch
-        if curve.place not in held.paused:
-            hear(curve, event.epoch)
-            while (one := held.ready()) is not None:
-                hear(one[0], one[1] + 1)
-    ends = dict[int, int]()
-    while (one := held.ready() or held.last()) is not None:
-        if reached[one[0].place] == one[1]:  # the log has no further epoch of it
-            ends[one[0].place] = one[1]
-        else:
-            hear(one[0], one[1] + 1)
-    return stopped | ends | {place: epoch for place, (_, epoch) in held.paused.items()}
+    def _resume_rest(self) -> dict[int, int]:
+        """Resume paused trials after the last event; return by place the epochs of those that have no further one."""
+        ended: dict[int, int] = {}
+        while (resumed := self._paused.take_ready() or self._paused.take_last()) is not None:
+            curve, pause_epoch = resumed
+            if self._reached[curve.place] == pause_epoch:
+                ended[curve.place] = pause_epoch
+            else:
+                self._decide(curve, pause_epoch + 1)
+        return ended
 
 
-class _Beyond:
+class _UnknownEpochs:
     """Stands for the unknown part of a curve: the best or worst value that any trial reported at the same epoch."""
 
     def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
@@ -242,60 +273,82 @@ class _Beyond:
         )
 
 
-def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) -> Course:
+def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> Course:
     """Simulate trials in this order, ``at_once`` at a time; each trains until its curve ends or the rule stops it."""
-    scheduler = make()
-    held = _Held(scheduler)
-    epochs: dict[int, int] = {}
-    stopped: set[int] = set()
-    unknown: set[int] = set()
-    waiting = iter(order)
-    # end of the epoch, order of start, epoch, curve, report
-    clock: list[tuple[float, int, int, Curve, EpochReported]] = []
-    begun, free, now = 0, at_once, 0.0
+    return _Simulation(order, make(), at_once, beyond).run()
 
-    def go_on(now: float, number: int, curve: Curve, epoch: int) -> bool:
-        """Schedule the next epoch of a trial; return False if it has none."""
-        if epoch <= len(curve.reports):
-            report = curve.reports[epoch - 1]
-        elif curve.is_cut and curve.reports and epoch <= curve.length:
-            unknown.add(curve.place)
-            report = beyond.report(curve.place, epoch)
-        else:
-            held.end(curve)
-            return False
-        heapq.heappush(clock, (now + max(report.time_s, 0.0), number, epoch, curve, report))
-        return True
 
-    def give(now: float) -> bool:
-        """Start a trial on a free worker; return False if no trial is left.
+class _Simulation:
+    """Simulates workers that train the trials of an ordering, one epoch after the other by their logged times."""
+
+    def __init__(self, order: Sequence[Curve], scheduler: Scheduler, workers: int, beyond: _UnknownEpochs) -> None:
+        self._scheduler = scheduler
+        self._free_workers = workers
+        self._beyond = beyond
+        self._paused = _PausedTrials(scheduler)
+        self._epochs: dict[int, int] = {}
+        self._stopped: set[int] = set()
+        self._unknown: set[int] = set()
+        self._waiting = iter(order)
+        self._started = 0
+        self._now = 0.0
+        # end of the epoch, order of start, epoch, curve, report
+        self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
+
+    def run(self) -> Course:
+        while True:
+            while self._free_workers and self._start_trial():
+                self._free_workers -= 1
+            if not self._clock:
+                stopped = frozenset(self._stopped | self._paused.by_place.keys())
+                return Course(self._epochs, stopped, frozenset(self._unknown))
+            self._now, number, epoch, curve, report = heapq.heappop(self._clock)
+            self._epochs[curve.place] = epoch
+            if self._scheduler.observe(report) and epoch < curve.length:
+                self._stopped.add(curve.place)
+            elif not self._paused.pause(curve, epoch) and self._schedule(number, curve, epoch + 1):
+                continue
+            self._free_workers += 1
+
+    def _start_trial(self) -> bool:
+        """Start a trial on a free worker; return False if no trial is left."""
+        while True:
+            chosen = self._choose_next()
+            if chosen is None:
+                return False
+            curve, epoch = chosen
+            self._epochs.setdefault(curve.place, 0)
+            self._started += 1
+            if self._schedule(self._started, curve, epoch + 1):
+                return True
+
+    def _choose_next(self) -> tuple[Curve, int] | None:
+        """Return the next trial to train and the epochs that it has; None if no trial is left.
 
         Resumable trials come first, then new ones, then one that pauses while nothing else trains.
         """
-        nonlocal begun
-        while True:
-            curve, epoch = held.ready() or (next(waiting, None), 0)
-            if curve is None:
-                curve, epoch = (None if clock else held.last()) or (None, 0)
-            if curve is None:
-                return False
-            epochs.setdefault(curve.place, 0)
-            begun += 1
-            if go_on(now, begun, curve, epoch + 1):
-                return True
+        resumed = self._paused.take_ready()
+        if resumed is not None:
+            return resumed
+        new = next(self._waiting, None)
+        if new is not None:
+            return new, 0
+        if self._clock:
+            return None
+        return self._paused.take_last()
 
-    while True:
-        while free and give(now):
-            free -= 1
-        if not clock:
-            return Course(epochs, frozenset(stopped | held.paused.keys()), frozenset(unknown))
-        now, number, epoch, curve, report = heapq.heappop(clock)
-        epochs[curve.place] = epoch
-        if scheduler.observe(report) and epoch < curve.length:
-            stopped.add(curve.place)
-        elif not held.takes(curve, epoch) and go_on(now, number, curve, epoch + 1):
-            continue
-        free += 1
+    def _schedule(self, number: int, curve: Curve, epoch: int) -> bool:
+        """Schedule an epoch of a trial; return False if the trial has no such epoch."""
+        if epoch <= len(curve.reports):
+            report = curve.reports[epoch - 1]
+        elif curve.is_cut and curve.reports and epoch <= curve.length:
+            self._unknown.add(curve.place)
+            report = self._beyond.report(curve.place, epoch)
+        else:
+            self._paused.end(curve)
+            return False
+        heapq.heappush(self._clock, (self._now + max(report.time_s, 0.0), number, epoch, curve, report))
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,34 +375,46 @@ _NONE = _Configuration((), (), {}, 1)
 
 
 def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
-    found = []
+    configurations = []
     for group in by_configuration(known).values():
-        losses = {curve.place: _last(curve, spec.objectives[0]) for curve in group}
-        whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
-        known_losses = {curve.place: losses[curve.place] for curve in whole}
-        found.append(_Configuration(whole, tuple(group), known_losses, spec.trials_each))
-    return found
+        losses = {curve.place: _final_loss(curve, spec.objectives[0]) for curve in group}
+        completed = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
+        finite_losses = {curve.place: losses[curve.place] for curve in completed}
+        configurations.append(_Configuration(completed, tuple(group), finite_losses, spec.trials_each))
+    return configurations
 
 
-def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Callable[[int], bool]) -> _Configuration:
-    """Return the configuration that would rank first if only the trials that are ``whole`` had completed.
+def _choose_best(
+    configurations: Iterable[_Configuration], winner: _Configuration, is_whole: Callable[[int], bool]
+) -> _Configuration:
+    """Return the configuration that would rank first if only the trials with ``is_whole(place)`` had completed.
 
     Only configurations with the winner's share of repeats and status are compared. As in a ranking, the larger share of
     whole repeats comes first, then their mean loss. Returns `_NONE` if no trial is whole.
     """
+    best = _NONE
+    best_key: tuple[float, float, bool] | None = None
+    for one in configurations:
+        losses = [loss for place, loss in one.losses.items() if is_whole(place)]
+        if not losses or one.place[:2] != winner.place[:2]:
+            continue
+        key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
+        if best_key is None or key < best_key:  # of equal keys, the first one
+            best = one
+            best_key = key
+    return best
 
-    left = [(one, [loss for place, loss in one.losses.items() if whole(place)]) for one in found]
-    ranked = [
-        (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner, place, one)
-        for place, (one, losses) in enumerate(left)
-        if losses and one.place[:2] == winner.place[:2]
-    ]
-    return min(ranked)[-1] if ranked else _NONE
+
+def _whole_epochs(curve: Curve) -> int:
+    """Return how many epochs the trial would have trained without being stopped."""
+    return curve.length if curve.is_cut else len(curve.reports)
 
 
-def _last(curve: Curve, objective: Objective) -> float:
-    loss = objective.loss(curve.reports[-1].metrics) if curve.reports else None
-    return loss if loss is not None and curve.status is Status.COMPLETED else math.inf
+def _final_loss(curve: Curve, objective: Objective) -> float:
+    if not curve.reports or curve.status is not Status.COMPLETED:
+        return math.inf
+    loss = objective.loss(curve.reports[-1].metrics)
+    return math.inf if loss is None else loss
 
 
 def replay(
@@ -368,43 +433,49 @@ def replay(
     """
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
-    found = _configurations(known, spec)
-    winner = min(found, key=lambda one: one.place, default=None)
+    configurations = _configurations(known, spec)
+    winner = min(configurations, key=lambda one: one.place, default=None)
     if winner is None or not winner.losses:
         return None
     words, make = rule
-    same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}
-    left = {one.place: len(one.reports) for one in known if one.status in UNFINISHED}
+    pruned = {curve.place: len(curve.reports) for curve in known if curve.status is Status.PRUNED and not curve.asked}
+    same_as_live = None
     if words == ran[0]:
         # includes decisions on trials that were waiting when the sweep was interrupted
         decided = live(events, known, make)
-        same = made == {place: epoch for place, epoch in decided.items() if left.get(place) != epoch}
-    first = [curve for one in found[:run_cap] for curve in one.curves]
+        unfinished = {curve.place: len(curve.reports) for curve in known if curve.status in UNFINISHED}
+        same_as_live = pruned == {place: epoch for place, epoch in decided.items() if unfinished.get(place) != epoch}
+    first = [curve for one in configurations[:run_cap] for curve in one.curves]
     stops = live(events, first, make)
     numbers = random.Random(0)
-    orders = [numbers.sample(found, len(found))[:run_cap] for _ in range(orderings)]
-    extremes, went_on = [], list[float]()
+    orders = [numbers.sample(configurations, len(configurations))[:run_cap] for _ in range(orderings)]
+    extremes = []
+    went_on: list[float] = []
     for better in (False, True):
-        beyond = _Beyond(known, objective, better=better)
-        courses = [course([curve for one in order for curve in one.curves], make, at_once, beyond) for order in orders]
+        beyond = _UnknownEpochs(known, objective, better=better)
+        courses = []
+        for order in orders:
+            ordered = [curve for one in order for curve in one.curves]
+            courses.append(course(ordered, make, at_once, beyond))
         extremes.append(_extreme(courses, orders, winner))
         went_on += [float(len(one.unknown)) for one in courses]
+    best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)
     return Replay(
         rule=words,
         ran=ran[0],
         trials=len(known),
-        configurations=len(found),
+        configurations=len(configurations),
         run_cap=run_cap,
         orderings=orderings,
         at_once=at_once,
         winner=tuple(curve.trial for curve in winner.completed),
         winner_params=winner.curves[0].params,
-        whole_epochs=sum(curve.length if curve.is_cut else len(curve.reports) for curve in known),
+        whole_epochs=sum(_whole_epochs(curve) for curve in known),
         ran_epochs=sum(len(curve.reports) for curve in known),
-        same_as_live=same,
-        live_decisions=len(made),
-        log_order_epochs=sum(stops.get(one.place, len(one.reports)) for one in first),
-        log_order_kept=_chosen(found[:run_cap], winner, lambda place: place not in stops) is winner,
+        same_as_live=same_as_live,
+        live_decisions=len(pruned),
+        log_order_epochs=sum(stops.get(curve.place, len(curve.reports)) for curve in first),
+        log_order_kept=best_in_log_order is winner,
         cut=sum(curve.is_cut for curve in known),
         went_on=_spread(went_on),
         if_worse=extremes[0],
@@ -413,7 +484,7 @@ def replay(
 
 
 def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
-    chosen = [_chosen(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
+    chosen = [_choose_best(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
     return Extreme(
         epochs=_spread([float(one.trained) for one in courses]),
         winner_kept=fmean([one is winner for one in chosen]),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sweep.analysis import Sweep, of_tables
+from sweep.analysis import Sweep, Trial, of_tables
 from sweep.events import ERRORED, Status
 from sweep.prices import COST
 from sweep.space.objectives import objective
@@ -64,17 +64,21 @@ def costs_of(sweep: str, read: Tables) -> Costs:
 
     measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
     columns = {name: reading.numbers(read.trials, name) for name in measured}
-    parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
-    rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
-    rest = rest.clip(min=0)
+    overhead_s: dict[str, float] = {}
+    for name, column in columns.items():
+        overhead_s[name.removeprefix("overhead.").removesuffix("_s")] = float(column.sum())
+    rest_s = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
+    rest_s = rest_s.clip(min=0)
     failed = np.array([status in ERRORED for status in read.trials["status"].to_pylist()], bool)
-    lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
+    if failed.any():
+        overhead_s["failed"] = float(rest_s[failed].sum())
+    overhead_s["wait"] = float(rest_s[~failed].sum())
     train_s = float(reading.numbers(read.trials, "train_s").sum())
     fused = read.trials[FUSED].to_pylist() if FUSED in read.trials.column_names else []
     return Costs(
         sweep,
         train_s,
-        {**parts, **lost, "wait": float(rest[~failed].sum())},
+        overhead_s,
         _starving(read),
         reading.total(read.trials, COST),
         Counter(int(text.partition(" ")[0]) for text in fused if text),
@@ -216,25 +220,31 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
     lanes: list[str] = []
     spans: list[Span] = []
     for (node, gpus), trials in sorted(known.items()):
-        placed = list(_placed(sorted(trials)))
+        placed = list(_assign_lanes(sorted(trials)))
         count = 1 + max(lane for lane, *_ in placed)
         for lane, begin, end, row in placed:
-            parts = _without(pauses, begin, end)
+            parts = _cut_out(pauses, begin, end)
             spans += [Span(row, len(lanes) + lane, *part) for part in parts]
-        named = f"{node} {gpus}".strip()
-        lanes += [named if count == 1 else f"{named} · {lane + 1}" for lane in range(count)]
-    busy = sum(span.end - span.begin for span in spans)
-    idle = max(len(lanes) * read.history.active_s - busy, 0.0)
-    return Timeline(tuple(lanes), tuple(spans), pauses, busy, idle)
+        name = f"{node} {gpus}".strip()
+        if count == 1:
+            lanes.append(name)
+        else:
+            lanes += [f"{name} · {lane + 1}" for lane in range(count)]
+    busy_s = sum(span.end - span.begin for span in spans)
+    idle_s = max(len(lanes) * read.history.active_s - busy_s, 0.0)
+    return Timeline(tuple(lanes), tuple(spans), pauses, busy_s, idle_s)
 
 
 def _seconds(read: Tables, name: str) -> list[float | None]:
     """Return a column of timestamps in seconds; converting ten thousand to datetimes would take a second."""
-    micros: list[int | None] = read.trials[name].cast("int64").to_pylist()
-    return [None if one is None else one / 1e6 for one in micros]
+    times_us: list[int | None] = read.trials[name].cast("int64").to_pylist()
+    times_s: list[float | None] = []
+    for time_us in times_us:
+        times_s.append(None if time_us is None else time_us / 1e6)
+    return times_s
 
 
-def _placed(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
+def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
     """Assign each trial, by the time of its start, to the first lane that is free."""
     free: list[float] = []
     for begin, end, row in trials:
@@ -243,7 +253,8 @@ def _placed(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, f
         yield lane, begin, end, row
 
 
-def _without(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
+def _cut_out(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """Yield the parts between ``begin`` and ``end`` that are not in a pause."""
     for paused, resumed in pauses:
         if begin < paused < end:
             yield begin, paused
@@ -257,14 +268,14 @@ def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
     """Return the times between sessions, when no driver ran, from the log's session records."""
     if not path.is_file():
         return ()
-    found = []
+    pauses = []
     before = 0.0
     sessions = log.read_at(path, [position for position, _ in history.pauses])
     for session, (_, paused) in zip(sessions, history.pauses, strict=True):
         if paused > before:
-            found.append((session.time - (paused - before), session.time))
+            pauses.append((session.time - (paused - before), session.time))
         before = paused
-    return tuple(found)
+    return tuple(pauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +309,9 @@ class ReportData:
         for line in self.text.lstrip("\ufeff").splitlines():
             if not line.startswith("#"):
                 break
-            told = line.lstrip("#").strip()
-            if told and not told.startswith(("yaml-language-server:", "!", "-*-", "vim:")):
-                lines.append(told)
+            text = line.lstrip("#").strip()
+            if text and not text.startswith(("yaml-language-server:", "!", "-*-", "vim:")):
+                lines.append(text)
         return tuple(lines)
 
 
@@ -333,16 +344,20 @@ def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str
     """Return by objective how important each of these parameters is, from the completed trials of all sweeps."""
     from sweep.searchers.optuna_study import importance as of_trials
 
-    found, known = {}, domains(accounts)
-    for one in (objective(*pair) for pair in accounts[0].sweep.objectives):
-        scored = [
-            (trial.params, loss)
-            for account in accounts
-            for trial in account.sweep.trials
-            if trial.status is Status.COMPLETED and (loss := one.loss(trial.metrics)) is not None
-        ]
-        found[one.name] = of_trials(scored, names, known)
-    return found
+    known_domains = domains(accounts)
+    completed: list[Trial] = []
+    for account in accounts:
+        completed += [trial for trial in account.sweep.trials if trial.status is Status.COMPLETED]
+    by_objective: dict[str, list[Importance]] = {}
+    for metric, goal in accounts[0].sweep.objectives:
+        one = objective(metric, goal)
+        scored = []
+        for trial in completed:
+            loss = one.loss(trial.metrics)
+            if loss is not None:
+                scored.append((trial.params, loss))
+        by_objective[one.name] = of_trials(scored, names, known_domains)
+    return by_objective
 
 
 def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:

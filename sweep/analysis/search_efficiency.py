@@ -148,7 +148,11 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
 
     Returns None if it has fewer than three completed configurations, or no objective.
     """
-    rows = [left for row in ranking.rows if row.sweep == sweep and (left := _searched(row)) is not None]
+    rows = []
+    for row in ranking.rows:
+        search_row = _search_trials_only(row) if row.sweep == sweep else None
+        if search_row is not None:
+            rows.append(search_row)
     done = [row for row in rows if row.completed and row.scores]
     if len(done) < LEAST or not ranking.objectives:
         return None
@@ -157,14 +161,14 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     if ranking.confirmed is not None:  # its order is by fresh seeds, not by the search
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = looked_at(max(row.epochs for row in done))
-    rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
-    losses = one.sign * np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
+    rows.sort(key=_first_trial)
+    losses = one.sign * np.array([_mean_score(row) for row in rows])
     means = one.sign * _means(rows, _curves(read, metric, epochs or [1]))
-    seconds = _by_trial(read)
-    costs = {
-        "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
-        "hours": [sum(seconds[trial.trial] for trial in row.trials) / 3600 for row in rows],
-    }
+    train_s = _train_s(read)
+    costs: dict[str, list[float]] = {"epochs": [], "hours": []}
+    for row in rows:
+        costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
+        costs["hours"].append(sum(train_s[trial.trial] for trial in row.trials) / 3600)
     budgets = tuple(course(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
@@ -174,7 +178,16 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
-def _searched(row: Ranked) -> Ranked | None:
+def _first_trial(row: Ranked) -> int:
+    return min(trial.trial for trial in row.trials)
+
+
+def _mean_score(row: Ranked) -> float:
+    """Return the mean of the first objective; NaN if the configuration has not completed."""
+    return row.scores[0].mean if row.completed and row.scores else math.nan
+
+
+def _search_trials_only(row: Ranked) -> Ranked | None:
     """Return a configuration with only the trials of the search and their mean score; None if it has none."""
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
@@ -190,7 +203,7 @@ def looked_at(last: int) -> list[int]:
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
-def _by_trial(read: Tables) -> Floats:
+def _train_s(read: Tables) -> Floats:
     """Return the seconds of training, indexed by trial number."""
     from sweep.store import reading
 
@@ -203,14 +216,15 @@ def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1
-    found = np.full((count, len(epochs)), math.nan)
+    curves = np.full((count, len(epochs)), math.nan)
     name = f"metric.{metric}"
     if name not in read.metrics.column_names:
-        return found
-    trial, epoch, value = (reading.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
-    wanted = np.isin(epoch, epochs) & np.isfinite(value)
-    found[trial[wanted].astype(np.int64), np.searchsorted(epochs, epoch[wanted])] = value[wanted]
-    return found
+        return curves
+    columns = ("trial", "epoch", name)
+    trial, epoch, value = (reading.numbers(read.metrics, column, missing=math.nan) for column in columns)
+    known = np.isin(epoch, epochs) & np.isfinite(value)
+    curves[trial[known].astype(np.int64), np.searchsorted(epochs, epoch[known])] = value[known]
+    return curves
 
 
 def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
@@ -218,29 +232,34 @@ def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
 
     NaN if a trial that began has no value at the epoch; failed trials are left out.
     """
-    begun = np.asarray(np.isfinite(curves).any(axis=1))
-    trials = [
-        [trial.trial for trial in row.trials if trial.status is not Status.FAILED and begun[trial.trial]]
-        for row in rows
-    ]
-    counts = np.array([len(one) for one in trials])
+    has_value = np.asarray(np.isfinite(curves).any(axis=1))
+    trials: list[int] = []  # of all configurations, one after the other
+    trial_counts: list[int] = []
+    for row in rows:
+        own = [trial.trial for trial in row.trials if trial.status is not Status.FAILED and has_value[trial.trial]]
+        trials += own
+        trial_counts.append(len(own))
+    counts = np.array(trial_counts)
     means = np.full((len(rows), curves.shape[1]), math.nan)
     if counts.any():
-        flat = curves[[trial for one in trials for trial in one]]
+        flat = curves[trials]
         starts = (np.cumsum(counts) - counts)[counts > 0]
         means[counts > 0] = np.add.reduceat(flat, starts, axis=0) / counts[counts > 0, None]
     return means
 
 
-def _rung(epoch: int, there: Floats, losses: Floats, done: Places) -> Rung:
+def _rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> Rung:
     """Return how well an epoch predicts the end.
 
     The correlation is over completed configurations; the best one's rank is among all that reached the epoch.
     """
-    both = done[np.isfinite(there[done])]
-    own = there[done[0]]
-    place = 1 + int((there < own).sum()) if math.isfinite(own) else None
-    return Rung(epoch, correlation(there[both], losses[both]), place, int(np.isfinite(there).sum()))
+    reached = done[np.isfinite(epoch_losses[done])]
+    loss_of_best = epoch_losses[done[0]]
+    place = None
+    if math.isfinite(loss_of_best):
+        place = 1 + int((epoch_losses < loss_of_best).sum())
+    correlated = correlation(epoch_losses[reached], losses[reached])
+    return Rung(epoch, correlated, place, int(np.isfinite(epoch_losses).sum()))
 
 
 def _control(rows: Sequence[Ranked], losses: Floats, first: Floats, done: Places, one: Objective) -> Control | None:

@@ -97,20 +97,22 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
 
 def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
     """Return the identifying attributes of a trial, and its computed parameters (``param.NAME``)."""
-    tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
-    follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
-    return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
+    noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
+    for parameter in () if space is None else space.parameters:
+        if isinstance(parameter.domain, Tied) and parameter.name in params:
+            noted[f"param.{parameter.name}"] = params[parameter.name]
+    return noted
 
 
 def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
-    found = defaultdict[int, dict[int, float]](dict)
+    values = defaultdict[int, dict[int, float]](dict)
     name = f"metric.{objective}"
     if name in read.metrics.column_names:
         columns = (read.metrics[column].to_pylist() for column in ("trial", "epoch", name))
         for trial, epoch, value in zip(*columns, strict=True):
             if value is not None:
-                found[trial][epoch] = value
-    return found
+                values[trial][epoch] = value
+    return values
 
 
 class FollowedSweep:
@@ -135,10 +137,14 @@ class FollowedSweep:
         """A description of the sweep, for the page of its study."""
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
-        named: dict[str, Value] = {
-            key: value for key in keys if isinstance(value := spec.get(key), str | int) and value
-        }
-        return {**named, "results": str(self._folder.path), "state": "running" if self._alive else "not running"}
+        described: dict[str, Value] = {}
+        for key in keys:
+            value = spec.get(key)
+            if isinstance(value, str | int) and value:
+                described[key] = value
+        described["results"] = str(self._folder.path)
+        described["state"] = "running" if self._alive else "not running"
+        return described
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials as they are now, new ones last."""
@@ -169,7 +175,8 @@ class FollowedSweep:
         self._draw()
 
     def _follow(self) -> None:
-        follower, changed = self._follower, set[int]()
+        follower = self._follower
+        changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:
             if events is None:
                 self._load()

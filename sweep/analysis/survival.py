@@ -135,29 +135,32 @@ class Foresight:
     """
 
     def __init__(self, rule: EarlyTermination, objective: Objective, epochs: int) -> None:
-        self._rule, self._objective, self._epochs = rule, objective, epochs
+        self._rule = rule
+        self._objective = objective
+        self._epochs = epochs
         self._decisions = decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         self._gone: dict[int, tuple[int, int]] = {}
-        self._told = self._rehearsed = 0  # events that concern the rule: so far, and at the last rehearsal
+        self._events = 0  # that concern the rule, so far
+        self._rehearsed = 0  # `_events` at the last rehearsal
         self._ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
         self._prospect: Prospect | None = None
 
     def hear(self, trial: int, epoch: int, loss: float | None) -> None:
         """Record an epoch of a trial and its objective."""
         if loss is not None and epoch in self._decisions:
-            self._told += 1
+            self._events += 1
             if epoch == self._decisions[0]:
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
         """Record that a trial has ended for good."""
-        self._told += 1
+        self._events += 1
         self._gone[trial] = epochs
 
     def reopen(self, trial: int) -> None:
         """Record that an ended trial is retried."""
-        self._told += 1
+        self._events += 1
         del self._gone[trial]
 
     def prospect(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
@@ -165,8 +168,8 @@ class Foresight:
 
         ``lost`` counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
         """
-        if self._prospect is None or self._told > self._rehearsed * 1.05:
-            self._rehearsed = self._told
+        if self._prospect is None or self._events > self._rehearsed * 1.05:
+            self._rehearsed = self._events
             self._prospect = self._rehearse(going, waiting, lost)
             of_each = zip(going.items(), self._prospect.left, strict=True)
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
@@ -177,35 +180,41 @@ class Foresight:
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
         from sweep.schedulers.early_termination import build  # imports NumPy, which a live view does not need at import
 
-        numbers, begun, failed = random.Random(0), len(self._gone) + len(going), [*lost.elements()]
+        numbers = random.Random(0)
+        started = len(self._gone) + len(going)
+        failed = [*lost.elements()]
         gone = dict([*self._gone.items()][:: len(self._gone) // MOST + 1])
-        seen, coming = gone | {**going}, min(max(waiting, 1), MOST)
+        seen = gone | {**going}
+        coming = min(max(waiting, 1), MOST)
         reports = (len(seen) + coming) * max(len(self._decisions), 1)
         rehearsals = max(min(REHEARSALS, REPORTS // reports), 1)
         left = dict.fromkeys(going, 0.0)
         whole = come = come_whole = 0
         for _ in range(rehearsals):
-            scheduler, losses = build(self._rule, self._objective, self._epochs), self._drawn(seen, numbers)
+            scheduler = build(self._rule, self._objective, self._epochs)
+            losses = self._draw_losses(seen, numbers)
             for trial in sorted(seen, key=lambda trial: -losses[trial]):  # worst first, so that the rule stops none
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))
             for trial, (done, of) in going.items():
                 end = self._train(scheduler, trial, losses[trial], range(done + 1, of + 1))
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
-            for trial in range(begun, begun + coming):
-                of = numbers.choice(failed) if numbers.random() * begun < len(failed) else self._epochs
+            for trial in range(started, started + coming):
+                of = numbers.choice(failed) if numbers.random() * started < len(failed) else self._epochs
                 end = self._train(scheduler, trial, numbers.random(), range(1, of + 1))
                 come += end
                 come_whole += end >= self._epochs
-        made_up = coming * rehearsals
-        return Prospect([*left.values()], whole / rehearsals, come / made_up, come_whole / made_up)
+        simulated = coming * rehearsals
+        return Prospect([*left.values()], whole / rehearsals, come / simulated, come_whole / simulated)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
         """Return the last of these epochs that a trial trains; 0 if there are none."""
-        told = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), *epochs[-1:]]
-        return max(reported(scheduler, self._objective, trial, loss, told, GAIN), default=0) if told else 0
+        if not epochs:
+            return 0
+        reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
+        return max(reported(scheduler, self._objective, trial, loss, reports, GAIN), default=0)
 
-    def _drawn(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
+    def _draw_losses(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
         """Return random losses between 0 and 1, drawn as for future trials, in the order of the observed losses."""
         drawn = {trial: numbers.random() for trial in trials}
         known = sorted((trial for trial in trials if trial in self._losses), key=self._losses.__getitem__)

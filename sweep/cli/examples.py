@@ -133,19 +133,25 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
     if hypermodel is not None:
         from sweep.cli import hypermodel as hypermodels
 
-        name = _checked(name or f"{hypermodel.partition(':')[0].rpartition('.')[2]}_sweep", to)
+        module = hypermodel.partition(":")[0].rpartition(".")[2]
+        name = _check_name(name or f"{module}_sweep", to)
         written = hypermodels.files(hypermodel, name, Path.cwd())
-        _conclude(written.files, name, to)
+        _write_and_announce(written.files, name, to)
         for note in written.notes:
             click.echo(f"note: {printable(note)}", err=True)
         return
-    starter = "my_torch" if torch else "my_function" if function else "my_model"
+    if torch:
+        starter = "my_torch"
+    elif function:
+        starter = "my_function"
+    else:
+        starter = "my_model"
     start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
-    name = _checked(name or start.name, to)
-    _conclude(start.renamed(name), name, to)
+    name = _check_name(name or start.name, to)
+    _write_and_announce(start.renamed(name), name, to)
 
 
-def _checked(name: str, to: Path) -> str:
+def _check_name(name: str, to: Path) -> str:
     """Return ``name``. Raises `InputError` if it is not usable as the name of a new Python module."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
@@ -154,7 +160,7 @@ def _checked(name: str, to: Path) -> str:
     return name
 
 
-def _conclude(contents: Mapping[str, str], name: str, to: Path) -> None:
+def _write_and_announce(contents: Mapping[str, str], name: str, to: Path) -> None:
     write(contents, to)
     click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
 
@@ -166,16 +172,22 @@ def _conclude(contents: Mapping[str, str], name: str, to: Path) -> None:
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     """List the shipped sweep files, or copy the one called NAME."""
     if as_json:
-        asked = [example(name)] if name else examples().values()
-        shown = [{"name": one.name, "question": one.about[0], "cost": one.about[1]} for one in asked]
-        click.echo(json.dumps(shown, indent=2))
+        shown = [example(name)] if name else examples().values()
+        click.echo(json.dumps([_as_dict(shipped) for shipped in shown], indent=2))
         return
     if name is None:
-        for one in examples().values():
-            question, cost = one.about
-            click.echo(f"{one.name:20} {question}\n{'':20} {cost}")
+        for shipped in examples().values():
+            question, cost = shipped.about
+            click.echo(f"{shipped.name:20} {question}\n{'':20} {cost}")
         click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
         return
     start = example(name)
-    more = {} if start.beside is None else {start.beside.name: start.beside.read_text(encoding="utf-8")}
-    _conclude({f"{name}.yaml": start.text, **more}, name, to)
+    contents = {f"{name}.yaml": start.text}
+    if start.beside is not None:
+        contents[start.beside.name] = start.beside.read_text(encoding="utf-8")
+    _write_and_announce(contents, name, to)
+
+
+def _as_dict(shipped: Example) -> dict[str, str]:
+    question, cost = shipped.about
+    return {"name": shipped.name, "question": question, "cost": cost}

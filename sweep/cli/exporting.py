@@ -60,12 +60,15 @@ def _csv(folder: ResultsFolder, target: Path) -> str:
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     from sweep.export import mlflow_runs, runs
 
-    there = mlflow_runs.local_uri(target) if uri is None else uri
-    done = mlflow_runs.export(runs.read(folder), there)
+    address = mlflow_runs.local_uri(target) if uri is None else uri
+    done = mlflow_runs.export(runs.read(folder), address)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
-    lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(there)}" if uri is None else f"at       {there}")
+    if uri is None:
+        lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(address)}")
+    else:
+        lines.append(f"at       {address}")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -61,25 +61,27 @@ def files(target: str, name: str, folder: Path) -> Written:
     what it declares.
     """
     with runner.quiet():
-        found = _load(target, folder)
-        space, notes = explore(found.build, target)
+        hypermodel = _load(target, folder)
+        space, notes = explore(hypermodel.build, target)
     if not space:
         raise InputError.one(target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)')
-    trainable = found.target if found.is_trainable else f"{name}:{_class_name(name)}"
-    text = _file(name, trainable, target, space)
+    trainable = hypermodel.target if hypermodel.is_trainable else f"{name}:{_class_name(name)}"
+    text = _file_text(name, trainable, target, space)
     try:
         parse(text, target)
     except InputError as error:
-        raise InputError(replace(one, where=target) for one in error.problems) from error
-    module = {} if found.is_trainable else {f"{name}.py": _module(name, found)}
-    return Written({f"{name}.yaml": text, **module}, (*found.notes, *notes))
+        raise InputError(replace(problem, where=target) for problem in error.problems) from error
+    contents = {f"{name}.yaml": text}
+    if not hypermodel.is_trainable:
+        contents[f"{name}.py"] = _module_text(name, hypermodel)
+    return Written(contents, (*hypermodel.notes, *notes))
 
 
 @dataclass(frozen=True)
 class _Built:
     """One built model: the parameters it declared, and the values of those that are choices."""
 
-    found: Space
+    declared: Space
     values: Mapping[str, Value]
 
 
@@ -87,7 +89,8 @@ class _Builds:
     """All models built so far, from which the space is inferred."""
 
     def __init__(self, build: Build, where: str) -> None:
-        self._build, self._where = build, where
+        self._build = build
+        self._where = where
         self._count = 0
         self.all: list[_Built] = []
         self.space: Space = {}
@@ -107,39 +110,41 @@ class _Builds:
         if not self.left:
             raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
         self._count += 1
-        declared: list[Declaration] = []
+        declarations: list[Declaration] = []
         hp = Hyperparameters(dict(values))
-        hp.declare_into(declared)
+        hp.declare_into(declarations)
         try:
-            made = self._build(hp)
+            model = self._build(hp)
         except Exception as error:  # any error of the user's code
-            said = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            failed = f"fails{f' with {said}' if said else ''}: {errors.reason_of(error)}"
+            settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            failure = f"fails{f' with {settings}' if settings else ''}: {errors.reason_of(error)}"
             if not self.all:
-                raise InputError.one(self._where, failed) from error
-            self.failed.append(failed)
+                raise InputError.one(self._where, failure) from error
+            self.failed.append(failure)
             return None
-        self._check(made)
-        found: Space = {}
-        for one in declared:
-            self._check_again(found.setdefault(one.name, one), one)
-        for name, one in found.items():
-            self.space.setdefault(name, one)
-        given = {name: values.get(name, one.default) for name, one in found.items() if one.choices}
-        self.all.append(_Built(found, given))
-        return found
+        self._check_model(model)
+        declared: Space = {}
+        for declaration in declarations:
+            first = declared.setdefault(declaration.name, declaration)
+            self._check_redeclaration(first, declaration)
+        for name, declaration in declared.items():
+            self.space.setdefault(name, declaration)
+        chosen = {name: values.get(name, one.default) for name, one in declared.items() if one.choices}
+        self.all.append(_Built(declared, chosen))
+        return declared
 
-    def _check(self, made: object) -> None:
-        kinds = type(made).__mro__
+    def _check_model(self, model: object) -> None:
+        kinds = type(model).__mro__
         is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
-        if made is not None and not is_keras:
-            what = f"returns {type(made).__name__}, expected a keras.Model"
+        if model is not None and not is_keras:
+            what = f"returns {type(model).__name__}, expected a keras.Model"
             raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
 
-    def _check_again(self, first: Declaration, one: Declaration) -> None:
-        if one.keys != first.keys and one.when != first.when:
-            keys, others = flow({**first.keys}), flow({**one.keys})
-            what = f"declares {one.name!r} for some choices as {keys} and for others as {others}"
+    def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
+        if later.keys != first.keys and later.when != first.when:
+            first_keys = flow({**first.keys})
+            later_keys = flow({**later.keys})
+            what = f"declares {later.name!r} for some choices as {first_keys} and for others as {later_keys}"
             raise InputError.one(self._where, what, "give each of them a name of its own")
 
 
@@ -154,46 +159,51 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     skipped = _explore_pairs(base, builds)
     space: Space = {}
     notes = [f"{where} {text}" for text in builds.failed[:3]]
-    notes += [f"{where} fails with {len(builds.failed) - 3} more values"] if len(builds.failed) > 3 else []
-    for name, one in builds.space.items():
-        inferred = _when(name, builds)
+    if len(builds.failed) > 3:
+        notes.append(f"{where} fails with {len(builds.failed) - 3} more values")
+    for name, declaration in builds.space.items():
+        inferred = _infer_conditions(name, builds)
         if inferred is None:
             notes.append(f"{name} is used only for some choices, but `when` cannot express which; all trials have it")
-        when = dict(one.when)
+        when = dict(declaration.when)
         for choice, having in (inferred or {}).items():
             when[choice] = tuple(value for value in having if value in when.get(choice, having))
-        space[name] = replace(one, when=when)
+        space[name] = replace(declaration, when=when)
     if skipped:
         notes.append(
             f"{skipped} pairs of choices were not tried together; parameters used only for such a pair are missing"
         )
     # a parameter whose condition allows no value can never apply
-    return {name: one for name, one in space.items() if all(one.when.values())}, notes
+    applicable = {name: one for name, one in space.items() if all(one.when.values())}
+    return applicable, notes
 
 
-def _explore_from(values: Mapping[str, Value], found: Space, builds: _Builds) -> None:
+def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds) -> None:
     """Build with each value of each unexplored choice; recurse into the builds that declare other parameters."""
-    further = []
-    for name, one in list(found.items()):
-        if name in builds.explored or not one.choices:
+    further: list[tuple[dict[str, Value], Space]] = []
+    for name, declaration in list(declared.items()):
+        choices = declaration.choices
+        if name in builds.explored or not choices:
             continue
         builds.explored.add(name)
-        ends, tried = (one.choices[0], one.choices[-1]), {values.get(name, one.default)}
-        for choices in (
-            ends if isinstance(one.choices, range) and len(one.choices) > FEW else one.choices,
-            one.choices,
-        ):
-            outcomes = []
-            for choice in choices:
-                if choice not in tried:
-                    tried.add(choice)
-                    outcomes.append(({**values, name: choice}, builds.run({**values, name: choice})))
-            changed = [(given, outcome) for given, outcome in outcomes if outcome and set(outcome) != set(found)]
+        tried = {values.get(name, declaration.default)}
+        is_long = isinstance(choices, range) and len(choices) > FEW
+        first_choices = (choices[0], choices[-1]) if is_long else choices
+        for some_choices in (first_choices, choices):
+            changed: list[tuple[dict[str, Value], Space]] = []
+            for choice in some_choices:
+                if choice in tried:
+                    continue
+                tried.add(choice)
+                other_values = {**values, name: choice}
+                others = builds.run(other_values)
+                if others and set(others) != set(declared):
+                    changed.append((other_values, others))
             further += changed
             if not changed:
                 break
-    for given, outcome in further:
-        _explore_from(given, outcome, builds)
+    for other_values, others in further:
+        _explore_from(other_values, others, builds)
 
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
@@ -209,78 +219,89 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
     tried = pairs[: min(PAIRS, builds.left)]
     for values in tried:
         known = set(builds.space)
-        found = builds.run(values)
-        if found and set(found) - known:
-            _explore_from(values, found, builds)
+        declared = builds.run(values)
+        if declared and set(declared) - known:
+            _explore_from(values, declared, builds)
     return len(pairs) - len(tried)
 
 
-def _when(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
+def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
     """Return for which values of which choices a parameter exists; empty if it always does.
 
     Returns None if no such condition separates the builds that declare it from those that do not.
     """
-    having = [one.values for one in builds.all if name in one.found]
-    lacking = [one.values for one in builds.all if name not in one.found]
-    found: dict[str, tuple[Value, ...]] = {}
+    having = [built.values for built in builds.all if name in built.declared]
+    lacking = [built.values for built in builds.all if name not in built.declared]
+    conditions: dict[str, tuple[Value, ...]] = {}
     for choice in dict.fromkeys(choice for values in having for choice in values):
         seen = {values[choice] for values in (*having, *lacking) if choice in values}
         if all(choice in values for values in having):
             matters = {values[choice] for values in having}
             if matters != seen:
-                found[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
-
-    def tells(conditions: Mapping[str, tuple[Value, ...]]) -> bool:
-        return not any(all(values.get(choice) in ones for choice, ones in conditions.items()) for values in lacking)
-
-    if not tells(found):
+                conditions[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
+    if _any_meets(lacking, conditions):
         return None
-    for choice in reversed(list(found)):
-        others = {other: ones for other, ones in found.items() if other != choice}
-        if tells(others):
-            found = others
-    for choice in list(found):  # a choice that it depends on may itself exist only for some values
-        found = (_when(choice, builds) or {}) | found
-    return found
+    for choice in reversed(list(conditions)):
+        others = {other: allowed for other, allowed in conditions.items() if other != choice}
+        if not _any_meets(lacking, others):
+            conditions = others
+    for choice in list(conditions):  # a choice that it depends on may itself exist only for some values
+        conditions = (_infer_conditions(choice, builds) or {}) | conditions
+    return conditions
+
+
+def _any_meets(configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]) -> bool:
+    """Return whether one of the configurations meets all conditions."""
+    for values in configurations:
+        if all(values.get(choice) in allowed for choice, allowed in conditions.items()):
+            return True
+    return False
 
 
 def _load(target: str, folder: Path) -> HyperModel:
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
-    found = functions.named(target, [folder], "--from-hypermodel")
-    of_object = found if isinstance(found, type) or not callable(getattr(found, "build", None)) else type(found)
-    if not isinstance(of_object, type):
-        if not callable(found):
-            what = f"is {shortened(repr(found), 60)}, expected a function, a class or an object that builds a model"
+    named = functions.named(target, [folder], "--from-hypermodel")
+    kind = named if isinstance(named, type) or not callable(getattr(named, "build", None)) else type(named)
+    if not isinstance(kind, type):
+        if not callable(named):
+            what = f"is {shortened(repr(named), 60)}, expected a function, a class or an object that builds a model"
             raise InputError.one(target, what)
-        return HyperModel(target, found, f"{name}(hp)", is_trainable=False)
-    methods = [method for method in ("model", "build") if callable(getattr(found, method, None))]
+        return HyperModel(target, named, f"{name}(hp)", is_trainable=False)
+    methods = [method for method in ("model", "build") if callable(getattr(named, method, None))]
     if not methods:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
-    made, call = found, name
-    if found is of_object:
-        missing = [
-            one.name
-            for one in inspect.signature(found).parameters.values()
-            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-        ]
+    instance = named
+    expression = name
+    if named is kind:
+        missing = _required_arguments(kind)
         if missing:
             raise InputError.one(target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)")
-        made, call = found(), f"{name}()"
-    build: Build = getattr(made, methods[0])
-    declare = getattr(made, "declare_hyperparameters", lambda hp: None)
+        instance = kind()
+        expression = f"{name}()"
+    build: Build = getattr(instance, methods[0])
+    declare = getattr(instance, "declare_hyperparameters", lambda hp: None)
 
     def declare_and_build(hp: Hyperparameters) -> object:
         declare(hp)
         return build(hp)
 
-    is_trainable = found is of_object and not functions.lacking(of_object)
-    notes = _notes(of_object, is_trainable=is_trainable)
-    return HyperModel(target, declare_and_build, f"{call}.{methods[0]}(hp)", is_trainable, notes)
+    is_trainable = named is kind and not functions.lacking(kind)
+    notes = _note_unused_fit(kind, is_trainable=is_trainable)
+    return HyperModel(target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes)
 
 
-def _notes(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
+def _required_arguments(kind: type) -> list[str]:
+    """Return the names of the arguments without which the class cannot be instantiated."""
+    return [
+        argument.name
+        for argument in inspect.signature(kind).parameters.values()
+        if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
+    ]
+
+
+def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
     """Note that a class's own ``fit``, which trains with KerasTuner, is not used."""
     owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
@@ -291,8 +312,8 @@ def _notes(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
     )
 
 
-def _module(name: str, found: HyperModel) -> str:
-    module, _, imported = found.target.partition(":")
+def _module_text(name: str, hypermodel: HyperModel) -> str:
+    module, _, imported = hypermodel.target.partition(":")
     return f'''"""The model of {module}.py, and its data."""
 
 from __future__ import annotations
@@ -310,12 +331,12 @@ class {_class_name(name)}(KerasTrainable):
         raise NotImplementedError("return (x, y) for training, and (x, y) for validation")
 
     def model(self, hp: Any) -> keras.Model:
-        return {found.call}
+        return {hypermodel.call}
 '''
 
 
-def _file(name: str, trainable: str, target: str, space: Space) -> str:
-    rows = [f"  {flow(one.name)}: {flow(_keys(one))}" for one in space.values()]
+def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
+    rows = [f"  {flow(declaration.name)}: {flow(_keys(declaration))}" for declaration in space.values()]
     return "\n".join(
         [
             f"# The space that {target} declares.",
@@ -333,9 +354,15 @@ def _file(name: str, trainable: str, target: str, space: Space) -> str:
     )
 
 
-def _keys(one: Declaration) -> dict[str, Any]:
-    when = {name: values[0] if len(values) == 1 else list(values) for name, values in one.when.items()}
-    return {**one.keys, **({"when": when} if when else {})}
+def _keys(declaration: Declaration) -> dict[str, Any]:
+    """Return the keys of a parameter in a sweep file; a condition with a single value is written without a list."""
+    keys: dict[str, Any] = {**declaration.keys}
+    when: dict[str, object] = {}
+    for name, values in declaration.when.items():
+        when[name] = values[0] if len(values) == 1 else list(values)
+    if when:
+        keys["when"] = when
+    return keys
 
 
 def _class_name(name: str) -> str:

@@ -88,7 +88,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        how = _taken(given)
+        how = _take_options(given)
         command(**given, how=how)
 
     for option in (
@@ -107,7 +107,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def _taken(given: dict[str, Any]) -> Options:
+def _take_options(given: dict[str, Any]) -> Options:
     """Remove the options of a session from click's arguments and return them as `Options`."""
     from sweep.export import followers
     from sweep.runner import Options

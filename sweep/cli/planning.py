@@ -15,27 +15,33 @@ from sweep.cli import options
 if TYPE_CHECKING:
     from sweep.events import Params
     from sweep.runner import pricing
+    from sweep.runner.lr_range_test import Curve
+    from sweep.runner.planning import Plan
+    from sweep.runner.throughput import Throughput
     from sweep.searchers import Searcher
+    from sweep.spec import Spec
 
 
-def _machines(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[pricing.Machine, ...]:
+def _parse_machines(
+    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> tuple[pricing.Machine, ...]:
     """Parse the values of --compare-prices."""
     from sweep.runner.pricing import Machine
 
-    found = []
+    machines = []
     for text in given:
         name, _, rest = text.partition("=")
         try:
             gpus, price, *epoch_s = map(float, rest.split(":"))
-            ok = name and len(epoch_s) < 2 and gpus >= 0 and price >= 0 and all(0 < one < inf for one in epoch_s)
+            ok = name and len(epoch_s) < 2 and gpus >= 0 and price >= 0 and all(0 < value < inf for value in epoch_s)
         except ValueError:
             ok = False
         if not ok or not isfinite(gpus + price):
             raise click.BadParameter(
                 f"{text!r} is no machine, expected NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS, as in A100=1:1.29:30"
             )
-        found.append(Machine(name, gpus, price, *epoch_s))
-    return tuple(found)
+        machines.append(Machine(name, gpus, price, *epoch_s))
+    return tuple(machines)
 
 
 @click.command()
@@ -64,7 +70,7 @@ def _machines(context: click.Context, option: click.Parameter, given: tuple[str,
     "machines",
     multiple=True,
     metavar="NAME=GPUS:PRICE[:SECONDS]",
-    callback=_machines,
+    callback=_parse_machines,
     help="Say what the sweep takes on so many GPUs at a price an hour each, with so many seconds an epoch; for each "
     "machine once.",
 )
@@ -87,19 +93,14 @@ def plan(
     """
     from sweep import runner
     from sweep import spec as specs
-    from sweep.render import console
-    from sweep.render import plans as drawn
-    from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, throughput
-    from sweep.store import sweep_info
+    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=address is None)
-    asked = ((timed, "--time"), (find_lr, "--find-lr"), (tune_throughput, "--tune-throughput"))
-    for wanted, option in asked:
-        if wanted:
-            planning.check_inline(spec, option)
+    trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
+    for option in (name for name, is_wanted in trains.items() if is_wanted):
+        planning.check_inline(spec, option)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
@@ -113,7 +114,8 @@ def plan(
 
     for note in planning.notes(spec, source):
         click.echo(note, err=True)
-    known, room = power_analysis.earlier(results, spec), None
+    known = power_analysis.earlier(results, spec)
+    room = None
     if address is not None:
         with runner.quiet():
             room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
@@ -125,16 +127,45 @@ def plan(
             curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     speeds = None
     if tune_throughput:
-        share = planning.devices(spec, simulate_gpus)
-        most = (simulate_gpus or len(sweep_info.gpus())) if share.gpus >= 1 else 1
-        with runner.quiet():
-            speeds = throughput.find(spec, share, folders, planned.sample[0], most)
+        speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
     if as_json:
-        found: dict[str, object] = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}
-        found |= {} if speeds is None else {"throughput": drawn.throughput_as_dict(speeds)}
-        click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
-        return
-    show_plan(planned, console())
+        click.echo(json.dumps(_as_dict(planned, curves if find_lr else None, speeds), indent=2))
+    else:
+        _show(planned, curves, speeds)
+
+
+def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
+    """Measure the examples per second, with at most as many replicas as this machine has GPUs."""
+    from sweep import runner
+    from sweep.runner import planning, throughput
+    from sweep.store import sweep_info
+
+    share = planning.devices(spec, simulate_gpus)
+    max_replicas = 1
+    if share.gpus >= 1:
+        max_replicas = simulate_gpus or len(sweep_info.gpus())
+    with runner.quiet():
+        return throughput.find(spec, share, folders, params, max_replicas)
+
+
+def _as_dict(planned: Plan, curves: Sequence[Curve] | None, speeds: Throughput | None) -> dict[str, object]:
+    """Return a plan for JSON, with the learning-rate range tests and the throughput if they were asked for."""
+    from sweep.render import plans as drawn
+
+    content: dict[str, object] = {**drawn.as_dict(planned)}
+    if curves is not None:
+        content["find_lr"] = [drawn.rates_as_dict(curve) for curve in curves]
+    if speeds is not None:
+        content["throughput"] = drawn.throughput_as_dict(speeds)
+    return content
+
+
+def _show(planned: Plan, curves: Sequence[Curve], speeds: Throughput | None) -> None:
+    """Print a plan, learning-rate range tests and throughput measurements."""
+    from sweep.render import console
+    from sweep.render import plans as drawn
+
+    drawn.show_plan(planned, console())
     for curve in curves:
         click.echo("\n" + "\n".join(drawn.rates_lines(curve)))
     if speeds is not None:

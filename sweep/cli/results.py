@@ -15,6 +15,8 @@ from sweep.errors import InputError, Problem
 from sweep.text import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sweep.spec import Spec
 
 
@@ -64,26 +66,38 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
-    read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
+    columns = {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
+    read = []
     for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
-        tables = reading.read(folder, [*wanted, *metrics])
+        tables = reading.read(folder, [*columns, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
-    best = ranked.best[0].trials[0].trial if len(read) == 1 and ranked.best else None
-    steps = () if best is None else analysis.lineage_of(read[0][0].trials, best)
-    worths = [found for sweep, tables in read if (found := search_efficiency.of(sweep.name, ranked, tables))]
-    noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
+    steps: Sequence[analysis.Step] = ()
+    noise = None
+    if len(read) == 1:
+        ((only_sweep, only_tables),) = read
+        if ranked.best:
+            steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
+        noise = ranking.noise_of(ranked, only_tables)
+    efficiencies = []
+    for sweep, tables in read:
+        efficiency = search_efficiency.of(sweep.name, ranked, tables)
+        if efficiency is not None:
+            efficiencies.append(efficiency)
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
-        click.echo(document(shown, {"answer": answer, "search": worths, "held_out": noise}))
+        click.echo(document(shown, {"answer": answer, "search": efficiencies, "held_out": noise}))
         return
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
-    costs = [line for sweep, tables in read for line in cost_lines(report_data.costs_of(sweep.name, tables))]
-    lines = (*costs, *efficiency_lines(worths), *held_out_lines(noise), *lineage_lines(steps))
-    click.echo(printable("\n".join([*lines, *answered(ranked, answer)])))
+    lines: list[str] = []
+    for sweep, tables in read:
+        lines += cost_lines(report_data.costs_of(sweep.name, tables))
+    lines += [*efficiency_lines(efficiencies), *held_out_lines(noise), *lineage_lines(steps)]
+    lines += answered(ranked, answer)
+    click.echo(printable("\n".join(lines)))
 
 
 @click.command()

@@ -85,10 +85,9 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep, changes)
-    go_on(
-        dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd()) if here else reopened,
-        how,
-    )
+    if here:
+        reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
+    go_on(reopened, how)
 
 
 def go_on(reopened: Reopened, how: Options) -> None:
@@ -108,10 +107,10 @@ def viewer(spec: Spec, how: Options) -> MakeView:
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.render.live import on_terminal
 
-        made = on_terminal(spec, how)
+        live_view = on_terminal(spec, how)
         for line in how.opening(folder):
-            made.say(line)
-        return made
+            live_view.say(line)
+        return live_view
 
     return view
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sweep.analysis.live_status import Follower
+    from sweep.analysis.verdict import Listed
     from sweep.render.live import LiveView
     from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
@@ -50,33 +51,48 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
-    found = listed(folder)
-    total = None if spec.all_trials is None else max(spec.all_trials + found.fresh, sum(found.trials.values()))
+    summary = listed(folder)
+    total = None
+    if spec.all_trials is not None:
+        total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
-        click.echo(document(found, {"total": total, "written": written}))
+        click.echo(document(summary, {"total": total, "written": written}))
         return
-    counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
-    lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
-    lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
-    if found.paused:
-        lines.append(f"paused   {found.paused} of the interrupted, until {_rule(spec)} lets them go on")
-    if found.best is not None:
-        verdict = f" ({found.verdict})" if found.verdict else ""
-        lines.append(f"best     {found.metric} {score(found.best)}, trial {found.best_trial}{verdict}")
-    if found.other_data:
-        lines.append(f"data     {found.other_data}")
-    if found.other_code:
-        lines.append(f"code     {found.other_code}")
-    if found.cost is not None:
-        lines.append(f"cost     {money(found.cost)}")
+    lines = _describe_trials(summary, spec, total)
+    if summary.other_data:
+        lines.append(f"data     {summary.other_data}")
+    if summary.other_code:
+        lines.append(f"code     {summary.other_code}")
+    if summary.cost is not None:
+        lines.append(f"cost     {money(summary.cost)}")
     if written is not None:
         age = duration(max(0.0, time.time() - written))
-        lines.append(f"written  {age} ago, after {duration(found.duration_s or 0.0)} of work")
-    goes_on = total is None or sum(found.trials.values()) < total or any(found.trials.get(one) for one in UNFINISHED)
-    if found.state != "running" and goes_on:
+        lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
+    if summary.state != "running" and _has_work_left(summary, total):
         lines.append(f"go on    {folder.to_resume}")
     click.echo(printable("\n".join(lines)))
+
+
+def _describe_trials(summary: Listed, spec: Spec, total: int | None) -> list[str]:
+    """Return lines about the state of the sweep, the number of its trials and the best one."""
+    counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
+    reason = f": {summary.reason}" if summary.reason else ""
+    of_total = "" if total is None else f", of {total}"
+    lines = [f"{summary.name}  {summary.state}{reason}", f"trials   {counts}{of_total}"]
+    if summary.paused:
+        rule = _name_pausing_rule(spec)
+        lines.append(f"paused   {summary.paused} of the interrupted, until {rule} lets them go on")
+    if summary.best is not None:
+        verdict = f" ({summary.verdict})" if summary.verdict else ""
+        lines.append(f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}")
+    return lines
+
+
+def _has_work_left(summary: Listed, total: int | None) -> bool:
+    if total is None or sum(summary.trials.values()) < total:
+        return True
+    return any(summary.trials.get(status) for status in UNFINISHED)
 
 
 @click.command()
@@ -97,7 +113,7 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
     click.echo(stop_requests.stop(results, sweep, trial, now=now))
 
 
-def _rule(spec: Spec) -> str:
+def _name_pausing_rule(spec: Spec) -> str:
     from sweep.spec import sweep_file
 
     if spec.population is not None:
@@ -200,12 +216,12 @@ def repair(sweep: str, results: Path) -> None:
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
-    done = repairing.repair(folder)
-    records = f"{counted(done.kept, 'record')}"
-    if done.original is None:
+    repaired = repairing.repair(folder)
+    records = f"{counted(repaired.kept, 'record')}"
+    if repaired.original is None:
         click.echo(f"{folder.log} is whole: {records}")
         return
     click.echo(f"{folder.log}: {records} kept")
-    for loss in done.losses:
+    for loss in repaired.losses:
         click.echo(f"  {loss}")
-    click.echo(f"as it was: {done.original}\ngo on with: {folder.to_resume}")
+    click.echo(f"as it was: {repaired.original}\ngo on with: {folder.to_resume}")

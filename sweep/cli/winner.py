@@ -46,7 +46,8 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     from sweep.analysis import verdict
 
     folder = ResultsFolder.open(results, sweep)
-    which, target = _which(exporting["epoch"]), exporting["export"]
+    which = _parse_epoch(exporting["epoch"])
+    target = exporting["export"]
     ranking = rankings.rank([analysis.read(folder)])
     if trial is None:
         rows = ranking.best
@@ -55,20 +56,20 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
         if not rows:
             raise folder.none_completed()
     else:
-        rows = tuple(row for row in ranking.rows if trial in {one.trial for one in row.trials})
+        rows = tuple(row for row in ranking.rows if row.has_trial(trial))
         if not rows:
             raise folder.no_trial(trial, [one.trial for row in ranking.rows for one in row.trials])
     winner: Winner | None = None
     if target is not None:
         from sweep.export import winner as winners
 
-        formats = [one.strip() for one in exporting["formats"].split(",") if one]
+        formats = [name.strip() for name in exporting["formats"].split(",") if name]
         winner = winners.export(folder, target, trial, which, formats)
     answer = verdict.sentence(ranking, running=folder.is_running())
     _show(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 
 
-def _which(epoch: str) -> Which:
+def _parse_epoch(epoch: str) -> Which:
     words: dict[str, Literal["best", "last"]] = {"best": "best", "last": "last"}
     if epoch.isdecimal():
         return int(epoch)
@@ -82,27 +83,32 @@ def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool
     from sweep.render.tables import answered, ranking_grid, show
 
     if as_json:
-        click.echo(document(ranking, {"answer": answer, **({"export": winner} if winner else {})}))
+        more: dict[str, object] = {"answer": answer}
+        if winner is not None:
+            more["export"] = winner
+        click.echo(document(ranking, more))
     else:
         show(ranking_grid(ranking, None), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
     if winner is not None:
-        for line in _told(winner, ranking.objectives[0][0]):
+        for line in _describe_export(winner, ranking.objectives[0][0]):
             click.echo(printable(line), err=as_json)
 
 
-def _told(winner: Winner, objective: str) -> list[str]:
-    files = [*winner.exported.files.values(), *(["checkpoint"] if (winner.folder / "checkpoint").is_dir() else [])]
+def _describe_export(winner: Winner, objective: str) -> list[str]:
+    files = [*winner.exported.files.values()]
+    if (winner.folder / "checkpoint").is_dir():
+        files.append("checkpoint")
     lines = [f"exported trial {winner.trial} after epoch {winner.epoch} to {winner.folder}: {', '.join(files)}"]
     if winner.exported.differences:
         largest = max(winner.exported.differences.values())
         lines.append(
             f"checked  in a fresh process on {winner.exported.compared}: predictions differ by {largest:.1e} at most"
         )
-    same = [f"{name} {value:.6g}" for name, value in winner.exported.metrics.items() if name in winner.metrics]
-    same.sort(key=lambda said: not said.startswith(f"{objective} "))
-    if same:
-        lines.append(f"checked  against the log: {', '.join(same[:4])}")
+    compared = [f"{name} {value:.6g}" for name, value in winner.exported.metrics.items() if name in winner.metrics]
+    compared.sort(key=lambda text: not text.startswith(f"{objective} "))
+    if compared:
+        lines.append(f"checked  against the log: {', '.join(compared[:4])}")
     return [*lines, *(f"note     {note}" for note in winner.notes)]
 
 
@@ -125,17 +131,17 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    made = retraining.prepare(folder, retraining.Wanted(**wanted))
-    folders = made.sweep.import_folders
-    source = planning.check(made.spec, "retrain", folders, here=how.address is None)
+    prepared = retraining.prepare(folder, retraining.Wanted(**wanted))
+    folders = prepared.sweep.import_folders
+    source = planning.check(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
         retraining.check_joins(source)
-    for note in made.notes:
+    for note in prepared.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)
+    how = dataclasses.replace(how, simulated_gpus=prepared.sweep.simulated_gpus)
     training = session.Training(
-        spec=made.spec, source=source, import_folders=folders, working_folder=made.sweep.working_folder
+        spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
     )
-    view = running.viewer(made.spec, how)
-    outcome = session.run(training, made.text, folder.path.parent, how, view, made.origin)
+    view = running.viewer(prepared.spec, how)
+    outcome = session.run(training, prepared.text, folder.path.parent, how, view, prepared.origin)
     running.conclude(outcome, quiet=how.quiet)

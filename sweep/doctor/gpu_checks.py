@@ -142,20 +142,21 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report whether the driver is recent enough for the CUDA version of TensorFlow."""
     if not shown or tensorflow.cuda is None:
         return
-    cuda, there = _version(tensorflow.cuda)[:2], _version(shown[0].driver)
+    cuda = _version(tensorflow.cuda)[:2]
+    installed = _version(shown[0].driver)
     least = TOOLKIT_DRIVERS.get((cuda[0], 0))
     own = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
     if least is None or own is None:
         yield Finding("driver", Level.NOTE, f"{found}: no rule is known for this CUDA")
-    elif there < _version(least):
+    elif installed < _version(least):
         yield Finding(
             "driver",
             Level.ERROR,
             f"{found}, which needs {least}",
             f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
-    elif there < _version(TOOLKIT_DRIVERS[own]) and any(_by_ptx(gpu, tensorflow) for gpu in shown):
+    elif installed < _version(TOOLKIT_DRIVERS[own]) and any(_by_ptx(gpu, tensorflow) for gpu in shown):
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
         todo = f"install driver {TOOLKIT_DRIVERS[own]} or newer"
@@ -169,7 +170,9 @@ def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]
     least = min(map(_number, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
-    expected = 1 if any(gpu.mig for gpu in usable) else len(usable)
+    expected = len(usable)
+    if any(gpu.mig for gpu in usable):
+        expected = 1
     seen = len(tensorflow.capabilities)
     if seen >= expected:
         return
@@ -188,13 +191,14 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
         return
     kinds: dict[str, tuple[int, int] | None] = {gpu.name: gpu.capability for gpu in shown}
     if not shown or None in kinds.values():  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
-        kinds |= {f"gpu:{i}": found for i, found in enumerate(tensorflow.capabilities)}
-    for name, found in kinds.items():
-        if found is not None:
-            code = _code(f"{name}, compute capability {found[0]}.{found[1]}", found, tensorflow.architectures)
-            yield code
-            if code.level is not Level.ERROR:
-                yield _precision(name, found)
+        kinds |= {f"gpu:{i}": version for i, version in enumerate(tensorflow.capabilities)}
+    for name, version in kinds.items():
+        if version is None:
+            continue
+        code = _code(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
+        yield code
+        if code.level is not Level.ERROR:
+            yield _precision(name, version)
 
 
 def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
@@ -310,7 +314,8 @@ def _holder(process: Process) -> str:
 
 
 def _inventory(gpus: Sequence[Gpu]) -> str:
-    return ", ".join(f"{count} x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
+    counts = Counter(gpu.name for gpu in gpus)
+    return ", ".join(f"{count} x {name}" for name, count in counts.items())
 
 
 def _list(indices: Sequence[int]) -> str:

@@ -62,17 +62,17 @@ def gather(environ: Mapping[str, str]) -> Host:
 
 def disk_of(folder: Path) -> Disk:
     """Try to write in the results folder, or in the closest existing folder above it."""
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free_bytes = shutil.disk_usage(existing).free
     try:
-        with tempfile.TemporaryFile(dir=there) as file:
+        with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"sweep")
             file.flush()
     except OSError as error:
-        return Disk(str(folder), free, f"{there}: {error.strerror or error}")
-    return Disk(str(folder), free)
+        return Disk(str(folder), free_bytes, f"{existing}: {error.strerror or error}")
+    return Disk(str(folder), free_bytes)
 
 
 STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")

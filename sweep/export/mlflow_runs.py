@@ -109,21 +109,21 @@ class _Export:
                 self._client.delete_run(old.info.run_id)
             self._write(run, parent)
             new += 1
-        both = {**self._params, **self._metrics}
-        return Done(new, unchanged, {name: there for name, there in both.items() if name != there})
+        safe_names = {**self._params, **self._metrics}
+        return Done(new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe})
 
     def _known(self) -> dict[str, Any]:
         """Return the runs of an earlier export by trial number, as text; "" is the run of the sweep."""
-        found: dict[str, Any] = {}
+        by_trial: dict[str, Any] = {}
         token = None
         while True:
             page = self._client.search_runs(
                 [self._experiment], f"tags.`{_ID}` = '{self._sweep.identity}'", max_results=1000, page_token=token
             )
-            found.update({run.data.tags.get(_TRIAL, ""): run for run in page})
+            by_trial.update({run.data.tags.get(_TRIAL, ""): run for run in page})
             token = page.token
             if not token:
-                return found
+                return by_trial
 
     def _parent(self, known: Any) -> str:
         """Create or update the run of the sweep itself, with its best values and provenance; return its id."""
@@ -159,12 +159,12 @@ class _Export:
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
-        made = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
-        run_id = made.info.run_id
+        created = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
+        run_id = created.info.run_id
         params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
-        both = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
-        for metrics, some in both:
-            self._client.log_batch(run_id, metrics=metrics, params=some)
+        batches = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
+        for some_metrics, some_params in batches:
+            self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
         self._client.set_tag(run_id, _DONE, self._state(run))  # set last; a run without it was interrupted
         status = self._status(run)
         if run.ended is None or trial.status is Status.INTERRUPTED:
@@ -190,16 +190,16 @@ class _Export:
 
 
 def _experiment(client: Any, sweep: Exported, uri: str) -> str:
-    found = client.get_experiment_by_name(sweep.name)
-    if found is None:
+    experiment = client.get_experiment_by_name(sweep.name)
+    if experiment is None:
         artifacts = None
         if uri.startswith("sqlite:///"):  # otherwise MLflow uses a folder in the current directory
             artifacts = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts").as_uri()
         return str(client.create_experiment(sweep.name, artifacts))
-    if found.lifecycle_stage != "active":
-        hint = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+    if experiment.lifecycle_stage != "active":
+        hint = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
         raise InputError.one(f"--tracking-uri {uri}", f"its experiment {sweep.name} has been deleted there", hint)
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def _safe(names: Sequence[str]) -> dict[str, str]:

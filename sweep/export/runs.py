@@ -113,15 +113,19 @@ def read(folder: ResultsFolder) -> Exported:
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Map each name to one in which no character matches ``pattern``; clashes of changed names are numbered."""
     taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
-    found = {name: name for name in taken}
+    new_names = {name: name for name in taken}
     for name in names:
-        if found.get(name):
+        if new_names.get(name):
             continue
         base = re.sub(pattern, "_", name)[:longest] or "_"
-        tries = (base if n == 1 else f"{base[: longest - 1 - len(str(n))]}_{n}" for n in range(1, len(names) + 2))
-        found[name] = next(one for one in tries if one not in taken)
-        taken.add(found[name])
-    return found
+        new_name = base
+        number = 1
+        while new_name in taken:
+            number += 1
+            new_name = f"{base[: longest - 1 - len(str(number))]}_{number}"
+        new_names[name] = new_name
+        taken.add(new_name)
+    return new_names
 
 
 def names_of_scalars(metrics: pa.Table) -> dict[str, str]:
@@ -147,10 +151,11 @@ class _Epochs:
         start, end = self._rows[trial]
         columns = self._table.slice(start, end - start).to_pydict()
         named = [(name, columns[column]) for column, name in self._names.items()]
-        return [
-            Epoch(epoch, time.timestamp(), {name: values[row] for name, values in named if values[row] is not None})
-            for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True))
-        ]
+        epochs = []
+        for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True)):
+            scalars = {name: values[row] for name, values in named if values[row] is not None}
+            epochs.append(Epoch(epoch, time.timestamp(), scalars))
+        return epochs
 
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:

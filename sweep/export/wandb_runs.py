@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import struct
 import zlib
@@ -73,16 +74,23 @@ def framed(records: Iterable[bytes]) -> bytes:
     """Encode records as a W&B file: split at block ends, each part with length, type and checksum."""
     out = bytearray(MAGIC)
     for record in records:
-        rest, kind = memoryview(record), 0
+        rest = memoryview(record)
+        kind = 0
         while not kind or rest:
             room = BLOCK - len(out) % BLOCK
             if room < 7:
                 out += bytes(room)
                 room = BLOCK
             part, rest = rest[: room - 7], rest[room - 7 :]
-            kind = (_MIDDLE if kind else _FIRST) if rest else (_LAST if kind else _WHOLE)
+            kind = _part_kind(is_first=kind == 0, is_last=not rest)
             out += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
     return bytes(out)
+
+
+def _part_kind(*, is_first: bool, is_last: bool) -> int:
+    if is_first:
+        return _WHOLE if is_last else _FIRST
+    return _LAST if is_last else _MIDDLE
 
 
 def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
@@ -103,13 +111,14 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
             known.HistoryItem(nested_key=[encodable(name)], value_json=_json(value)) for name, value in row.items()
         ]
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
-    lasted = (run.ended or (run.epochs[-1].time if run.epochs else run.started)) - run.started
-    summary = {**_summary(run), "_runtime": lasted, "_wandb": {"runtime": int(lasted)}}
+    last_epoch = run.epochs[-1].time if run.epochs else run.started
+    lasted_s = (run.ended or last_epoch) - run.started
+    summary = {**_summary(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [known.SummaryItem(key=encodable(name), value_json=_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
         exit_code = 1 if run.trial.status in LOST else 0
-        yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted)))
+        yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted_s)))
 
 
 def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
@@ -117,7 +126,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
     config = [
         known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()
     ]
-    made = known.RunRecord(
+    record = known.RunRecord(
         run_id=identity,
         project=_project(sweep.name),
         config=known.ConfigRecord(update=config),
@@ -128,11 +137,11 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
         tags=[trial.status.value, f"repeat-{trial.repeat}"],
         host=encodable(str(run.facts.get("node", ""))),
     )
-    made.start_time.FromMicroseconds(int(run.started * 1e6))
+    record.start_time.FromMicroseconds(int(run.started * 1e6))
     match sweep.info.provenance:
         case {"git": {"commit": str(commit)}}:
-            made.git.commit = commit
-    return made
+            record.git.commit = commit
+    return record
 
 
 def _summary(run: Run) -> dict[str, object]:
@@ -141,8 +150,9 @@ def _summary(run: Run) -> dict[str, object]:
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
     best = {f"best/{name}": value for name, value in run.trial.best.items()}
-    told = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
-    return {**last, **best, **told, **{f"trial/{name}": fact for name, fact in run.facts.items()}}
+    outcome = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
+    facts = {f"trial/{name}": fact for name, fact in run.facts.items()}
+    return {**last, **best, **outcome, **facts}
 
 
 def _config(sweep: Exported, run: Run) -> dict[str, object]:
@@ -157,12 +167,13 @@ def _config(sweep: Exported, run: Run) -> dict[str, object]:
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
         "provenance": sweep.info.provenance or None,
     }
-    return {**run.params, "sweep_trial" if "sweep" in run.params else "sweep": own}
+    key = "sweep_trial" if "sweep" in run.params else "sweep"
+    return {**run.params, key: own}
 
 
 def _project(name: str) -> str:
     """Return a valid project name: at most 128 characters, with slashes, backslashes and # ? % : replaced."""
-    return "".join("_" if character in "/\\#?%:" else character for character in encodable(name))[:128]
+    return re.sub(r"[/\\#?%:]", "_", encodable(name))[:128]
 
 
 def _json(value: object) -> str:
@@ -173,7 +184,9 @@ def _json(value: object) -> str:
 def _finite(value: object) -> object:
     match value:
         case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+            if math.isnan(value):
+                return "NaN"
+            return "Infinity" if value > 0 else "-Infinity"
         case list():
             return [_finite(item) for item in value]
         case dict():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.text import moment, printable
 
 TO_FILL_IN = "**To be filled in by the author.**"
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,16 @@ def card(facts: CardFacts) -> str:
         _section("Hyperparameters", [_table(("parameter", "value"), _pairs(kept.started.params))]),
         _section("Training", _training(facts)),
         _section("Provenance", _provenance(facts)),
-        _section("Notes", [f"- {_plain(note)}" for note in facts.notes]) if facts.notes else "",
     ]
+    if facts.notes:
+        parts.append(_section("Notes", [f"- {_plain(note)}" for note in facts.notes]))
     return "\n".join(part for part in parts if part)
 
 
 def _front_matter(facts: CardFacts) -> str:
-    library = "keras" if "keras" in facts.exported.files else "tensorflow" if facts.exported.files else "other"
+    library = "tensorflow" if facts.exported.files else "other"
+    if "keras" in facts.exported.files:
+        library = "keras"
     lines = [f"library_name: {library}", "license: unknown  # to be filled in by the author", "tags: [sweep]"]
     return "\n".join(["---", *lines, "---", ""])
 
@@ -69,10 +74,10 @@ def _front_matter(facts: CardFacts) -> str:
 def _summary(facts: CardFacts) -> str:
     kept, spec = facts.kept, facts.kept.sweep.spec
     model = facts.exported.data.get("model", "")
-    said = [f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"]
-    said.append(f", after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}")
-    said.append(f": {_plain(model)}." if model else ".")
-    lines = ["".join(said)]
+    trained = f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"
+    epochs = f"after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}"
+    end = f": {_plain(model)}." if model else "."
+    lines = [f"{trained}, {epochs}{end}"]
     if spec.description:
         lines.append(_plain(spec.description))
     if spec.training.get("all_data"):
@@ -96,15 +101,15 @@ def _usage(facts: CardFacts) -> str:
 
 def _result(facts: CardFacts) -> list[str]:
     kept = facts.kept
-    row = next(row for row in facts.ranking.rows if kept.trial in {one.trial for one in row.trials})
-    said = verdict.sentence(facts.ranking)
+    row = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
+    answer = verdict.sentence(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = [
         (name, goal, _number(kept.metrics.get(name)), *_repeats(row, name)) for name, goal in facts.ranking.objectives
     ]
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
     others = [(name, _number(value)) for name, value in kept.metrics.items()]
-    lines = [f"{_plain(said)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
+    lines = [f"{_plain(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
     if facts.exported.differences:
         checked = ", ".join(
             f"{_code(facts.exported.files[kind])} {value:.1e}" for kind, value in facts.exported.differences.items()
@@ -126,7 +131,8 @@ def _repeats(row: Ranked, metric: str) -> tuple[str, str, str]:
 
 def _data(facts: CardFacts) -> list[str]:
     rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
-    rows += [("fingerprint", facts.kept.facts.data)] if facts.kept.facts.data else []
+    if facts.kept.facts.data:
+        rows.append(("fingerprint", facts.kept.facts.data))
     return [_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
 
 
@@ -147,11 +153,12 @@ def _preprocessing(facts: CardFacts) -> list[str]:
 
 def _training(facts: CardFacts) -> list[str]:
     kept, spec, ran = facts.kept, facts.kept.sweep.spec, facts.kept.facts
-    told: dict[str, Value] = {
+    settings = {f"training.{key}": value for key, value in spec.training.items()}
+    rows: dict[str, Value] = {
         "seed": kept.started.seed,
         "repeat": kept.started.repeat,
         "epochs": spec.trial_epochs(kept.started.params),
-        **{f"training.{key}": value for key, value in spec.training.items() if value is not None},
+        **settings,
         "devices": ran.devices,
         "strategy": ran.strategy,
         "replicas": ran.num_replicas,
@@ -159,16 +166,22 @@ def _training(facts: CardFacts) -> list[str]:
         "micro-batches that a batch was cut into": kept.accumulate if kept.accumulate > 1 else None,
         "status": kept.status.value,
     }
-    return [_table(("", ""), _pairs({key: value for key, value in told.items() if value is not None}))]
+    known = {key: value for key, value in rows.items() if value is not None}
+    return [_table(("", ""), _pairs(known))]
 
 
 def _provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
     git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
-    commit = str(git.get("commit", "unknown")) + (" and uncommitted changes" if git.get("dirty") else "")
+    commit = str(git.get("commit", "unknown"))
+    if git.get("dirty"):
+        commit += " and uncommitted changes"
     gpus = about.get("gpus")
-    told: dict[str, object] = {
+    gpu_names = []
+    if isinstance(gpus, list):
+        gpu_names = [str(_mapping(gpu).get("name")) for gpu in gpus]
+    facts_by_name: dict[str, object] = {
         "sweep": facts.kept.sweep.folder.name,
         "trial": f"{facts.kept.trial} ({facts.kept.started.trial_id})",
         "began": moment(facts.kept.started.time),
@@ -176,11 +189,11 @@ def _provenance(facts: CardFacts) -> list[str]:
         "git commit": commit,
         "machine": about.get("platform"),
         "CPU cores": about.get("cpus"),
-        "GPUs": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus) if isinstance(gpus, list) else None,
+        "GPUs": ", ".join(gpu_names),
         "python": about.get("python"),
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
     }
-    rows = [(name, str(value)) for name, value in told.items() if value not in (None, "")]
+    rows = [(name, str(value)) for name, value in facts_by_name.items() if value not in (None, "")]
     return [_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
 
 
@@ -189,7 +202,11 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _pairs(values: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in values.items()]
+    return [(name, _text(value)) for name, value in values.items()]
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _number(value: float | None) -> str:
@@ -206,14 +223,19 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     lines = [" | ".join(map(_plain, head)), " | ".join("---" for _ in head)]
-    lines += [" | ".join(_code(cell) if cell else "" for cell in row) for row in rows]
+    for row in rows:
+        lines.append(" | ".join(_cell(text) for text in row))
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return _code(text) if text else ""
 
 
 def _plain(value: str) -> str:
     """Return a text on one line with all Markdown characters escaped."""
     flat = " ".join(printable(value).split())
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in flat)
+    return _MARKDOWN.sub(r"\\\g<0>", flat)
 
 
 def _code(value: str) -> str:
@@ -295,20 +317,20 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
     log = aside / ".debug.log"
     with runner.redirected(log):
         restored = restoring.begin(kept)
-        exported = _exported(restored, aside, [name for name in formats if name != "checkpoint"])
+        exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]
     _check_metrics(kept, exported, notes)
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    told = analysis.read(kept.sweep.folder)
-    facts = CardFacts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
+    ranked = ranking.rank([analysis.read(kept.sweep.folder)])
+    facts = CardFacts(kept, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))
 
 
-def _exported(restored: Restored, aside: Path, formats: Sequence[str]) -> Exported:
+def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Exported:
     if not formats:
         return Exported(files={})
     write = getattr(restored.trainable, "export", None)
@@ -318,14 +340,15 @@ def _exported(restored: Restored, aside: Path, formats: Sequence[str]) -> Export
         what = f"{kind} has no export(folder, formats) of sweep.contract.Exporting, so that nothing knows its model"
         raise InputError.one(kept.where, what, f"its checkpoint can be copied: --format checkpoint ({kept.checkpoint})")
     try:
-        found = write(aside, tuple(formats))
+        exported = write(aside, tuple(formats))
     except Exception as error:  # any error of the user's code
         what = str(error) if type(error).__name__ == "NotExportable" else in_short(error)
         raise InputError.one(kept.where, f"not exported: {what}") from error
-    if not isinstance(found, Exported):
-        what = f"{kept.sweep.spec.trainable}.export() returned {type(found).__name__}, expected sweep.contract.Exported"
+    if not isinstance(exported, Exported):
+        returned = type(exported).__name__
+        what = f"{kept.sweep.spec.trainable}.export() returned {returned}, expected sweep.contract.Exported"
         raise InputError.one(kept.where, what)
-    return found
+    return exported
 
 
 def _check_metrics(kept: Kept, exported: Exported, notes: list[str]) -> None:

@@ -248,27 +248,30 @@ class Definitions:
 
 def of(given: object) -> Definitions:
     """Follow what a class or function uses, through everything that no module contains."""
-    found = _Found()
-    found.visit(getattr(given, "__name__", type(given).__name__), given)
+    collector = _Collector()
+    collector.visit(getattr(given, "__name__", type(given).__name__), given)
     return Definitions(
-        "\n".join([*found.imports, *found.texts]),
-        json.dumps(found.values, sort_keys=True),
-        tuple(found.unseen),
-        tuple(found.unknown),
+        "\n".join([*collector.imports, *collector.texts]),
+        json.dumps(collector.values, sort_keys=True),
+        tuple(collector.unseen),
+        tuple(collector.unknown),
     )
 
 
 def importable(given: object) -> str | None:
     """Return ``module:Name`` if another process can import the object by it, else None."""
-    module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", None)
+    module = getattr(given, "__module__", None)
+    name = getattr(given, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
-    there = getattr(sys.modules.get(module), name, None)
-    return f"{module}:{name}" if there is given else None
+    imported = getattr(sys.modules.get(module), name, None)
+    return f"{module}:{name}" if imported is given else None
 
 
 @dataclass(slots=True)
-class _Found:
+class _Collector:
+    """Collects what a class or function uses."""
+
     imports: dict[str, None] = field(default_factory=dict)
     texts: dict[str, None] = field(default_factory=dict)
     values: dict[str, object] = field(default_factory=dict)
@@ -285,11 +288,18 @@ class _Found:
             if id(value) in self._seen:
                 return
             self._seen.add(id(value))
-            if target := importable(value):
-                module, _, what = target.partition(":")
-                if module != "builtins":
-                    self.imports[f"from {module} import {what}"] = None
+            target = importable(value)
+            if target is not None:
+                self._import(target)
                 return
+        self._visit_parts(name, value)
+
+    def _import(self, target: str) -> None:
+        module, _, name = target.partition(":")
+        if module != "builtins":
+            self.imports[f"from {module} import {name}"] = None
+
+    def _visit_parts(self, name: str, value: object) -> None:
         match value:
             case type():
                 self._class(name, value)
@@ -300,7 +310,7 @@ class _Found:
                 self.visit(f"{name}.self", value.__self__)
             case partial():
                 self.visit(name, value.func)
-                self._all(name, {**dict(enumerate(value.args)), **value.keywords})
+                self._visit_all(name, {**dict(enumerate(value.args)), **value.keywords})
             case staticmethod() | classmethod():
                 self.visit(name, value.__func__)
             case property():
@@ -314,16 +324,16 @@ class _Found:
         for base in kind.__bases__:
             self.visit(base.__name__, base)
         own = {key: value for key, value in vars(kind).items() if not key.startswith("__") or inspect.isroutine(value)}
-        self._all(name, own)
+        self._visit_all(name, own)
 
     def _function(self, name: str, function: types.FunctionType) -> None:
         if "<lambda>" not in function.__qualname__ or name == "<lambda>":
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
                 self._text(name, function.__name__, _of_code(function.__code__))
-        self._all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
-        closed = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._all(name, {free: _content(cell) for free, cell in closed})
+        self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
+        closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._visit_all(name, {free: _content(cell) for free, cell in closure})
         names = set(_words(function.__code__))
         for used in dict.fromkeys(_globals(function.__code__)):
             value = function.__globals__.get(used, _ABSENT)
@@ -333,7 +343,7 @@ class _Found:
                 parts = (f"{value.__name__}.{word}" for word in sorted(names))
                 self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
 
-    def _all(self, name: str, values: Mapping[Any, object]) -> None:
+    def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)

@@ -25,11 +25,7 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it reads others whose names it computes."""
     names = declared_in(tree) or set()
     computed = False
-    holders = NAMES | {
-        arg.arg
-        for arg in ast.walk(tree)
-        if isinstance(arg, ast.arg) and arg.annotation and "Hyperparameters" in ast.unparse(arg.annotation)
-    }
+    holders = NAMES | {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
     for node in ast.walk(tree):
         match node:
             case ast.Attribute() if (dotted := _dotted(node, holders)) is not None:
@@ -44,7 +40,8 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
                 elif last_name(owner) == "live":
                     names |= texts(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
-                names |= {f"{text}.*" for text in texts(key)} if last_name(owner) in holders else set()
+                if last_name(owner) in holders:
+                    names |= {f"{text}.*" for text in texts(key)}
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if (
                 last_name(right) in holders
             ):
@@ -105,12 +102,13 @@ def texts(node: ast.expr) -> set[str]:
         case ast.Constant(value=str(text)):
             return {text}
         case ast.JoinedStr(values=parts):
-            known = [part.value if isinstance(part, ast.Constant) else "*" for part in parts]
+            pattern = ""
+            for part in parts:
+                pattern += str(part.value) if isinstance(part, ast.Constant) else "*"
         case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Add()):
-            known = [text, "*"]
+            pattern = f"{text}*"
         case _:
             return set()
-    pattern = "".join(map(str, known))
     return {pattern} if pattern.strip("*") else set()
 
 
@@ -139,11 +137,13 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
 
     ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.
     """
-    names, doubts = set[str](), dict[str, None]()
+    names: set[str] = set()
+    doubts: dict[str, None] = {}
     for module, tree in ours.items():
-        found, computed = by_convention(tree)
-        names |= found
-        doubts.update({f"{module} reads names that it computes": None} if computed else {})
+        names_of_module, computed = by_convention(tree)
+        names |= names_of_module
+        if computed:
+            doubts[f"{module} reads names that it computes"] = None
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
@@ -154,14 +154,18 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
     """Return the argument names of ``module:Name``, a class or function, as far as its module defines them."""
     module, _, name = name.partition(":")
-    found: set[str] = set()
+    arguments: set[str] = set()
     for node in trees[module].body if module in trees else ():
-        starts: list[ast.stmt] = [node]
-        if isinstance(node, ast.ClassDef):
-            starts = [one for one in node.body if isinstance(one, Function) and one.name == "__init__"]
-        if isinstance(node, ast.ClassDef | Function) and node.name == name:
-            found |= {arg.arg for start in starts if isinstance(start, Function) for arg in _arguments(start)}
-    return found - {"self"}
+        if not isinstance(node, ast.ClassDef | Function) or node.name != name:
+            continue
+        functions = _constructors(node) if isinstance(node, ast.ClassDef) else [node]
+        for function in functions:
+            arguments.update(arg.arg for arg in _arguments(function))
+    return arguments - {"self"}
+
+
+def _constructors(owner: ast.ClassDef) -> list[Function]:
+    return [node for node in owner.body if isinstance(node, Function) and node.name == "__init__"]
 
 
 class _Flow:
@@ -179,23 +183,25 @@ class _Flow:
         # pairs of a function or module and a name in it that holds hyperparameters
         self._held: set[tuple[ast.AST, str]] = set()
         self._attributes = set(NAMES)
-        self._known = {
-            node.name for tree in ours.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
-        }
+        # names of classes and functions of sweep
+        self._known: set[str] = set()
+        for tree in ours.values():
+            self._known.update(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function))
         self._imported: dict[str, set[str]] = {}  # by name, the top-level packages that it may come from
         for tree in trees.values():
-            self._take_in(tree)
-        self._theirs, self._ours = ({name.split(".")[0] for name in modules} for modules in (trees, ours))
-        self._begin(ours)
+            self._index(tree)
+        self._theirs = {name.split(".")[0] for name in trees}
+        self._ours = {name.split(".")[0] for name in ours}
+        self._mark_arguments(ours)
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
                 self._held.update((function, arg.arg) for arg in positional(function)[:1])
         before = -1
         while before != (before := len(self._held) + len(self._attributes)):
             for module, tree in trees.items():
-                self._look(module, tree)
+                self._record_reads(module, tree)
 
-    def _take_in(self, tree: ast.Module) -> None:
+    def _index(self, tree: ast.Module) -> None:
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
@@ -208,49 +214,43 @@ class _Flow:
                     source = alias.name if isinstance(node, ast.Import) else (node.level == 0 and node.module) or ""
                     self._imported.setdefault(alias.asname or alias.name.split(".")[0], set()).add(source.split(".")[0])
 
-    def _begin(self, ours: Mapping[str, ast.Module]) -> None:
+    def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
         """Mark the arguments that hold hyperparameters by their name or annotation, or in an overridden method."""
-        places = {
-            node.name: place
-            for tree in ours.values()
-            for owner in ast.walk(tree)
-            if isinstance(owner, ast.ClassDef)
-            for node in owner.body
-            if isinstance(node, Function)
-            for place, arg in enumerate(positional(node))
-            if arg.arg == "hp"
-        }
+        positions = _positions_of_hp(ours)
         for functions in self._functions.values():
             for function in functions:
-                overrides = function.name in places and isinstance(self._parents[function], ast.ClassDef)
-                for place, arg in enumerate(_arguments(function)):
-                    told = "Hyperparameters" in (ast.unparse(arg.annotation) if arg.annotation else "")
+                overrides = function.name in positions and isinstance(self._parents[function], ast.ClassDef)
+                for position, arg in enumerate(_arguments(function)):
                     if (
                         arg.arg in NAMES
-                        or told
-                        or (overrides and self._derives(function) and place == places[function.name])
+                        or _is_annotated(arg)
+                        or (overrides and self._derives(function) and position == positions[function.name])
                     ):
                         self._held.add((function, arg.arg))
 
     def _derives(self, method: Function) -> bool:
         """Return whether the class of a method derives from a class of sweep."""
-        queue, seen = [self._parents[method]], set[str]()
+        queue = [self._parents[method]]
+        seen: set[str] = set()
         while queue:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
                 name = last_name(base)
                 if name in self._known and name not in self._classes:
                     return True
-                queue += [] if name in seen else self._classes.get(name, [])
+                if name not in seen:
+                    queue += self._classes.get(name, [])
                 seen.add(name)
         return False
 
-    def _look(self, module: str, tree: ast.Module) -> None:
+    def _record_reads(self, module: str, tree: ast.Module) -> None:
         declared = declared_in(tree)
         self.names |= declared or set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and last_name(node.func) in READERS and isinstance(node.func, ast.Attribute):
-                self.names |= texts(node.args[0]) if node.args and last_name(node.func.value) == "live" else set()
+            match node:
+                case ast.Call(func=ast.Attribute(attr=reader, value=owner), args=[key, *_]):
+                    if reader in READERS and last_name(owner) == "live":
+                        self.names |= texts(key)
             if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
@@ -274,27 +274,33 @@ class _Flow:
     def _use(self, node: ast.expr) -> bool:
         """Record the reads made through an expression; return False if it cannot be followed."""
         parent = self._parents[node]
+        followed = False
         match parent:
             case ast.Attribute(attr=name):
-                return self._attribute(parent, name)
+                followed = self._attribute(parent, name)
             case ast.Subscript(value=value, slice=key) if value is node:
-                self.names |= texts(key)
-                return _is_known(key)
+                followed = self._record_key(key)
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
-                self.names |= texts(key)
-                return _is_known(key)
+                followed = self._record_key(key)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
-                return True
+                followed = True
             case ast.Assign(targets=targets):
                 bound = [self._bind(target) for target in targets]
-                return all(bound)
-            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
-                return self._bind(target) and not isinstance(parent, ast.NamedExpr)
+                followed = all(bound)
+            case ast.AnnAssign(target=target):
+                followed = self._bind(target)
+            case ast.NamedExpr(target=target):
+                self._bind(target)  # its value goes on to the surrounding expression, which is not followed
             case ast.keyword(arg=str(name)) if isinstance(call := self._parents[parent], ast.Call):
-                return self._pass(call, name)
+                followed = self._pass(call, name)
             case ast.Call(args=args) if node in args:
-                return self._pass(parent, args.index(node))
-        return False
+                followed = self._pass(parent, args.index(node))
+        return followed
+
+    def _record_key(self, key: ast.expr) -> bool:
+        """Record a read by this key; return False if the key is computed."""
+        self.names |= texts(key)
+        return _is_known(key)
 
     def _attribute(self, node: ast.Attribute, name: str) -> bool:
         call = self._parents[node]
@@ -307,7 +313,10 @@ class _Flow:
         key = call.args[0] if call.args else None
         if key is None or not _is_known(key):
             return False
-        self.names |= {f"{text}.*" for text in texts(key)} if name == BELOW else texts(key)
+        if name == BELOW:
+            self.names |= {f"{text}.*" for text in texts(key)}
+        else:
+            self.names |= texts(key)
         return True
 
     def _bind(self, target: ast.expr) -> bool:
@@ -322,32 +331,35 @@ class _Flow:
 
     def _pass(self, call: ast.Call, place: int | str) -> bool:
         """Follow an argument into the called function, by its simple name; return False if it cannot be followed."""
-        name, origins = last_name(call.func), self._imported.get(first_name(call.func), set())
+        name = last_name(call.func)
+        origins = self._imported.get(first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library
             return False
-        found = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
+        followed = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
             if of_an_object and not is_method:
                 continue
-            found |= self._enter(function, place, is_method and not _is_static(function))
+            followed |= self._enter(function, place, is_method and not _is_static(function))
         for owner in self._classes.get(name, []):
-            starts = [one for one in owner.body if isinstance(one, Function) and one.name == "__init__"]
-            fields = [
-                one.target.id
-                for one in owner.body
-                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-            ]
-            field = place if isinstance(place, str) else (*fields, *[""] * (place + 1))[place]
-            if starts:
-                found |= self._enter(starts[0], place, bound=True)
-            elif field in fields:
-                self._attributes.add(field)
-                found = True
-        return found
+            followed |= self._enter_class(owner, place)
+        return followed
+
+    def _enter_class(self, owner: ast.ClassDef, place: int | str) -> bool:
+        """Follow an argument into the constructor of a class, or into the field of a dataclass."""
+        constructors = _constructors(owner)
+        if constructors:
+            return self._enter(constructors[0], place, bound=True)
+        fields = _fields(owner)
+        if isinstance(place, int):
+            place = fields[place] if place < len(fields) else ""
+        if place not in fields:
+            return False
+        self._attributes.add(place)
+        return True
 
     def _enter(self, function: Function, place: int | str, bound: bool) -> bool:
         if isinstance(place, str):
@@ -359,6 +371,36 @@ class _Flow:
             return False
         self._held.add((function, name))
         return True
+
+
+def _positions_of_hp(ours: Mapping[str, ast.Module]) -> dict[str, int]:
+    """Return the position of the argument ``hp`` in the methods of sweep's classes, by name of the method."""
+    positions: dict[str, int] = {}
+    for tree in ours.values():
+        for owner in ast.walk(tree):
+            if not isinstance(owner, ast.ClassDef):
+                continue
+            for method in owner.body:
+                if not isinstance(method, Function):
+                    continue
+                for position, arg in enumerate(positional(method)):
+                    if arg.arg == "hp":
+                        positions[method.name] = position
+    return positions
+
+
+def _is_annotated(arg: ast.arg) -> bool:
+    """Return whether an argument is annotated with `Hyperparameters`."""
+    return arg.annotation is not None and "Hyperparameters" in ast.unparse(arg.annotation)
+
+
+def _fields(owner: ast.ClassDef) -> list[str]:
+    """Return the names of the annotated attributes in the body of a class."""
+    names = []
+    for node in owner.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.append(node.target.id)
+    return names
 
 
 def positional(function: Function) -> list[ast.arg]:

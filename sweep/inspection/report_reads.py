@@ -25,7 +25,9 @@ def surely_unread(
     if not group:
         return [name for name in names if name not in read]
     keys = _keys_of(group, used) if group in read else set()
-    return [] if keys is None else [name for name in names if name not in keys]
+    if keys is None:
+        return []
+    return [name for name in names if name not in keys]
 
 
 def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
@@ -35,12 +37,14 @@ def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.A
         for node in ast.walk(tree):
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
-    found: list[ast.AST] = [trainable]
-    for node in found:  # the list grows during the loop
+    used: list[ast.AST] = [trainable]
+    for node in used:  # the list grows during the loop
         for part in ast.walk(node):
-            name = part.attr if isinstance(part, ast.Attribute) else part.id if isinstance(part, ast.Name) else ""
-            found += definitions.pop(name, [])
-    return found
+            if isinstance(part, ast.Attribute):
+                used += definitions.pop(part.attr, [])
+            elif isinstance(part, ast.Name):
+                used += definitions.pop(part.id, [])
+    return used
 
 
 def _attributes(tree: ast.AST) -> Iterator[str]:
@@ -55,7 +59,7 @@ def _attributes(tree: ast.AST) -> Iterator[str]:
 
 def _keys_of(group: str, used: Iterable[ast.AST]) -> set[str] | None:
     """Return the keys that are read from a mapping of this name; None if they cannot be determined."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for tree in used:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         for node in ast.walk(tree):
@@ -63,15 +67,15 @@ def _keys_of(group: str, used: Iterable[ast.AST]) -> set[str] | None:
                 continue
             match parents[node]:
                 case ast.Subscript(slice=ast.Constant(value=str(key))):
-                    found.add(key)
+                    keys.add(key)
                 case ast.Attribute(attr="get") as method:
                     call = parents[method]
                     if not (isinstance(call, ast.Call) and call.args and isinstance(call.args[0], ast.Constant)):
                         return None
-                    found.add(str(call.args[0].value))
+                    keys.add(str(call.args[0].value))
                 case _:
                     return None
-    return found
+    return keys
 
 
 HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
@@ -79,9 +83,11 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
     """Return whether a function passes its report to code outside ``theirs``, or does more than call and read it."""
-    given = positional(function)
-    report = given[1].arg if len(given) > 1 else ""
-    known = {one.name for tree in theirs.values() for one in ast.walk(tree) if isinstance(one, Function | ast.ClassDef)}
+    arguments = positional(function)
+    report = arguments[1].arg if len(arguments) > 1 else ""
+    known: set[str] = set()
+    for tree in theirs.values():
+        known.update(node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef))
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(function):
         if not (isinstance(node, ast.Name) and node.id == report):

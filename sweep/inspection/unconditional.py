@@ -19,9 +19,11 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without re
 def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
     """Return which of these methods ``module:Name`` certainly lacks; all of them if it is a function."""
     module, _, name = trainable.partition(":")
-    found: set[str] = set()
-    sure = _collect(module, name, trees, found, set())
-    return tuple(one for one in names if one not in found) if sure else ()
+    methods: set[str] = set()
+    sure = _collect(module, name, trees, methods, set())
+    if not sure:
+        return ()
+    return tuple(one for one in names if one not in methods)
 
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
@@ -38,22 +40,24 @@ def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | as
 
 def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return module and definition of a method of ``module:Name``, its own or inherited; None if it is uncertain."""
-    queue, seen = [trainable], set[tuple[str, str]]()
+    queue = [trainable]
+    seen: set[tuple[str, str]] = set()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
         module, node = _resolved(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
-        found = [one for one in node.body if name in bound(one)]
-        if found:
-            return module, found[0] if len(found) == 1 else None
+        definitions = [one for one in node.body if name in bound(one)]
+        if definitions:
+            return module, definitions[0] if len(definitions) == 1 else None
         queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
     return "", None
 
 
 def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is ``base`` or certainly a class derived from it."""
-    queue, seen = [trainable], set[tuple[str, str]]()
+    queue = [trainable]
+    seen: set[tuple[str, str]] = set()
     while queue:
         module, _, name = queue.pop().partition(":")
         module, node = _resolved(module, name, trees, seen)
@@ -71,9 +75,9 @@ def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[s
 
 def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
     """Return the names that a class and its bases in these modules define in their bodies."""
-    found: set[str] = set()
-    _collect(module, name, trees, found, set())
-    return found
+    methods: set[str] = set()
+    _collect(module, name, trees, methods, set())
+    return methods
 
 
 def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
@@ -185,17 +189,18 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """
     module, _, name = trainable.partition(":")
     if is_function:
-        module, found = _resolved(module, name, trees, set())
-        yield from _of(module, found, 0)
+        module, function = _resolved(module, name, trees, set())
+        yield from _find_reads(module, function, 0)
         return
     for name in METHODS:
-        module, found = method(trainable, name, trees)
-        yield from _of(module, found, 1)
+        module, function = method(trainable, name, trees)
+        yield from _find_reads(module, function, 1)
 
 
 def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
     """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
-    queue, seen = [module], {module}
+    queue = [module]
+    seen = {module}
     while queue:
         module = queue.pop()
         for node in trees[module].body if module in trees else ():
@@ -229,22 +234,24 @@ def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -
     return None
 
 
-def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
+def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterator[Place]:
+    """Yield the parameters that a function certainly reads from its argument at ``position``."""
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
-    given = positional(function)
-    if place >= len(given):
+    arguments = positional(function)
+    if position >= len(arguments):
         return
-    hp = given[place].arg
-    named = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
-    if not all(isinstance(node.ctx, ast.Load) for node in named):  # it is reassigned
+    hp = arguments[position].arg
+    uses = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
+    if not all(isinstance(node.ctx, ast.Load) for node in uses):  # it is reassigned
         return
     for node in _executed(function.body):
-        if (name := _read(node, hp)) is not None:
+        name = _name_read(node, hp)
+        if name is not None:
             yield Place(name, module, node.lineno)  # type: ignore[attr-defined]  # any expression has a line number
 
 
-def _read(node: ast.AST, hp: str) -> str | None:
+def _name_read(node: ast.AST, hp: str) -> str | None:
     """Return the parameter that an expression reads from ``hp`` without a default."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):

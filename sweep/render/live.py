@@ -50,10 +50,9 @@ class Screen:
         """
         up, width = self._rows(), self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
-        if (
-            above or width != self._width or not frame
-        ):  # otherwise, wrapped rows would be joined when the terminal becomes wider
-            parts += [_erased(up), *(f"{line}\r\n" for line in self._rendered(above))]
+        # otherwise, wrapped rows would be joined when the terminal becomes wider
+        if above or width != self._width or not frame:
+            parts += [_erase_rows(up), *(f"{line}\r\n" for line in self._rendered(above))]
         parts.append(_NO_WRAP)
         for line, text in zip(self._rendered(frame), frame, strict=True):
             # After a full line, the cursor is still on its last character, which clearing would delete.
@@ -81,7 +80,7 @@ def _put(file: IO[str], text: str) -> None:
     file.flush()
 
 
-def _erased(up: int) -> str:
+def _erase_rows(up: int) -> str:
     """Return codes that clear ``up`` rows from the cursor down and the row below them, without moving the cursor.
 
     They clear row by row: some terminals move what is cleared at once from their first row into the scrollback.
@@ -95,10 +94,10 @@ class Above(io.TextIOBase):
     def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
         self.rich_proxied_file = file  # Rich's consoles write to this instead
         self._tell = tell
-        self._begun = ""
+        self._unfinished = ""  # the line that has not ended yet
 
     def write(self, text: str) -> int:
-        *lines, self._begun = f"{self._begun}{text}".split("\n")
+        *lines, self._unfinished = f"{self._unfinished}{text}".split("\n")
         for line in lines:
             self._tell(line.rstrip("\r").rpartition("\r")[2])
         return len(text)
@@ -125,7 +124,7 @@ class Above(io.TextIOBase):
         """Restore standard output; pass on an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
-        if self._begun:
+        if self._unfinished:
             self.write("\n")
 
 
@@ -274,12 +273,11 @@ class LiveView(Closing):
         outline = self.standing.outline
         after = "" if ended.status is Status.COMPLETED else f" after {counted(ended.epochs, 'epoch')}"
         took = f" in {duration(ended.took_s)}"
-        told = "" if ended.value is None else f"{outline.metric} {score(ended.value)}"
-        whose = "" if best is None else f"{trials_named(best.trials)}"
-        best_so_far = "" if best is None else f"(best {score(best.value)}, {whose})"
+        value = "" if ended.value is None else f"{outline.metric} {score(ended.value)}"
+        best_so_far = "" if best is None else f"(best {score(best.value)}, {trials_named(best.trials)})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""
-        parts = (reason, told, best_so_far, settings(ended.params, outline.varying), f" [{of_total}]")
+        parts = (reason, value, best_so_far, settings(ended.params, outline.varying), f" [{of_total}]")
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
 
     def _write(self, line: str) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from sweep import prices
 from sweep.events import Params, Value
 from sweep.render import has_blocks
-from sweep.render.tables import Grid, configurations_grid, grid_of, show
+from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
@@ -40,7 +40,7 @@ def rates_lines(curve: Curve) -> list[str]:
     title = f"{RATE} of {settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
         return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
-    return [title, *_plot(curve), *_said(curve)]
+    return [title, *_plot(curve), *_describe_suggestions(curve)]
 
 
 def _plot(curve: Curve) -> list[str]:
@@ -68,10 +68,12 @@ def _column(rate: float, first: float, last: float) -> int:
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
 
-def _said(curve: Curve) -> list[str]:
+def _describe_suggestions(curve: Curve) -> list[str]:
     falls = "nowhere" if curve.steepest is None else f"at {curve.steepest:.2g}"
     up_to = f"{curve.rates[-1]:.2g}"
-    rises = f"not up to {up_to}" if curve.diverged is None else f"at {curve.diverged:.2g}, a tenth: {curve.tenth:.2g}"
+    rises = f"not up to {up_to}"
+    if curve.diverged is not None:
+        rises = f"at {curve.diverged:.2g}, a tenth: {curve.tenth:.2g}"
     return [f"  ^ falls fastest {falls}", f"  x diverges {rises}"]
 
 
@@ -94,18 +96,22 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
     """Print the settings that were tried, and what to write in the file for the fastest one."""
     file, fastest = found.tried[0], found.fastest
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
-    columns: dict[str, list[str]] = {
-        "batch_size": [str(one.way.batch_size) for one in found.tried],
-        "precision": [one.way.precision for one in found.tried],
-        "micro_batches": [str(one.way.micro_batches) for one in found.tried],
-        "replicas": [str(one.way.replicas) for one in found.tried],
-        "examples_per_s": [f"{one.examples_per_s:,.0f}" if one.fits else one.failed for one in found.tried],
-        "times": [f"{one.examples_per_s / file.examples_per_s:.2f}" if one.fits else "" for one in found.tried],
-        "memory": ["" if one.memory_bytes is None else f"{one.memory_bytes / 1e6:,.0f} MB" for one in found.tried],
-    }
-    show(grid_of(columns), target)
+    names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
+    show(Grid(names, tuple(_measured_row(one, file) for one in found.tried)), target)
     for line in _advice(file.way, fastest.way, found.times, params):
         target.print(line, soft_wrap=True)
+
+
+def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
+    """Return the cells of a setting; ``file`` is what the sweep file says, to which its speed is compared."""
+    way = measured.way
+    speed = measured.failed
+    times = ""
+    if measured.fits:
+        speed = f"{measured.examples_per_s:,.0f}"
+        times = f"{measured.examples_per_s / file.examples_per_s:.2f}"
+    memory = "" if measured.memory_bytes is None else f"{measured.memory_bytes / 1e6:,.0f} MB"
+    return (str(way.batch_size), way.precision, str(way.micro_batches), str(way.replicas), speed, times, memory)
 
 
 def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[str]:
@@ -131,19 +137,14 @@ def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[s
 
 def show_plan(plan: Plan, target: Console) -> None:
     """Print a plan."""
-    spec, share = plan.spec, plan.devices
+    spec = plan.spec
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
-    gpus = "a GPU, shared as measured" if spec.resources.gpus == "auto" else f"{share.gpus:g} GPU"
-    each = f"{share.cpus:g} CPU" + (f", {gpus}" if share.gpus else "")
-    times = [f"{spec.folds} folds"] if spec.folds else []
-    times += [f"{spec.repeats} repeats"] if spec.repeats > 1 else []
-    repeats = f" ({' and '.join(times)} of each configuration)" if times else ""
     lines = {
-        "trials": f"{_trials(plan)}{repeats}",
+        "trials": f"{_trials(plan)}{_repeats(spec)}",
         "constraints": _constraints(plan),
         "epochs": _epochs(plan),
         "rungs": _rungs(plan),
-        "resources": f"{_workers(spec, each)} a trial" + (" (simulated)" if share.simulated else ""),
+        "resources": _resources(plan),
         "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
         f"at once {'there' if plan.on_cluster else 'here'}": _at_once(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
@@ -167,10 +168,27 @@ def show_plan(plan: Plan, target: Console) -> None:
     show(configurations_grid(plan.sample), target)
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
-        for line in _histogram_lines(
-            plan.histograms, counts=plan.spec.method == "grid", ascii_only=not has_blocks(target.encoding)
-        ):
+        ascii_only = not has_blocks(target.encoding)
+        for line in _histogram_lines(plan.histograms, counts=spec.method == "grid", ascii_only=ascii_only):
             target.print(line, soft_wrap=True)
+
+
+def _repeats(spec: Spec) -> str:
+    times = []
+    if spec.folds:
+        times.append(f"{spec.folds} folds")
+    if spec.repeats > 1:
+        times.append(f"{spec.repeats} repeats")
+    return f" ({' and '.join(times)} of each configuration)" if times else ""
+
+
+def _resources(plan: Plan) -> str:
+    spec, share = plan.spec, plan.devices
+    each = f"{share.cpus:g} CPU"
+    if share.gpus:
+        each += ", a GPU, shared as measured" if spec.resources.gpus == "auto" else f", {share.gpus:g} GPU"
+    text = f"{_workers(spec, each)} a trial"
+    return f"{text} (simulated)" if share.simulated else text
 
 
 def price_line(plan: Plan) -> str:
@@ -215,8 +233,10 @@ def as_dict(plan: Plan) -> dict[str, Value]:
 def _histogram_dict(one: Histogram) -> Value:
     bins: list[Value] = []
     for bin in one.bins:
-        place: dict[str, Value] = {"value": bin.low} if bin.high is None else {"from": bin.low, "to": bin.high}
-        bins.append({**place, "count": bin.count})
+        if bin.high is None:
+            bins.append({"value": bin.low, "count": bin.count})
+        else:
+            bins.append({"from": bin.low, "to": bin.high, "count": bin.count})
     return {"of": one.of, "present": one.present, "bins": bins}
 
 
@@ -270,12 +290,14 @@ def _epochs(plan: Plan) -> str:
     expected = plan.price.epochs
     if expected is not None and round(expected) != plan.epochs:
         text += f", about {expected:.0f} expected"
-        text += ", more where trials change ranks" if isinstance(plan.spec.early_terminate, Pasha | FreezeThaw) else ""
+        if isinstance(plan.spec.early_terminate, Pasha | FreezeThaw):
+            text += ", more where trials change ranks"
     return text
 
 
 def _rungs(plan: Plan) -> str:
-    rungs, do = plan.rungs, "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
+    rungs = plan.rungs
+    do = "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
     if not rungs:
         return ""
     if len(rungs) > _MANY_RUNGS:
@@ -328,18 +350,15 @@ def _cost(plan: Plan) -> str:
 
 def offers_grid(offers: Sequence[Offer]) -> Grid:
     """Tabulate time and cost of the sweep on other machines."""
-    rows = [
-        [
-            one.machine.name,
-            f"{one.machine.gpus:g}",
-            str(one.at_once),
-            score(one.machine.epoch_s),
-            "not known" if one.hours is None else duration(one.hours * 3600),
-            "not known" if one.cost is None else money(one.cost),
-        ]
-        for one in offers
-    ]
-    return Grid(("machine", "GPUs", "at once", "s an epoch", "takes", "costs"), tuple(map(tuple, rows)))
+    names = ("machine", "GPUs", "at once", "s an epoch", "takes", "costs")
+    return Grid(names, tuple(_offer_row(offer) for offer in offers))
+
+
+def _offer_row(offer: Offer) -> tuple[str, ...]:
+    machine = offer.machine
+    takes = "not known" if offer.hours is None else duration(offer.hours * 3600)
+    costs = "not known" if offer.cost is None else money(offer.cost)
+    return (machine.name, f"{machine.gpus:g}", str(offer.at_once), score(machine.epoch_s), takes, costs)
 
 
 def _baseline(plan: Plan) -> str:
@@ -352,18 +371,20 @@ def _baseline(plan: Plan) -> str:
 
 def _confirms(plan: Plan) -> str:
     """Describe the most that the fresh seeds of the finalists take."""
-    found, confirm = plan.confirming, plan.spec.confirm
-    if found is None or confirm is None:
+    allowed, confirm = plan.confirming, plan.spec.confirm
+    if allowed is None or confirm is None:
         return ""
-    if found.seeds < FIRST_SEEDS:
-        return (
-            f"nothing: {confirm.budget} of the search allows {found.seeds} fresh seeds for {found.finalists} finalists"
-        )
-    bound = f", for {confirm.budget} of the search allows no more" if found.seeds < confirm.seeds else ""
-    timed = plan.timing and plan.timing.trial_s * found.trials + plan.timing.epoch_s * found.epochs
-    takes = f", about {duration(timed / max(plan.concurrent or 1, 1))}" if timed else ""
-    finalists = f"{found.finalists} finalists, {found.seeds} fresh seeds each{bound}"
-    return f"at most {found.trials} trials and {found.epochs} epochs more{takes}: {finalists}"
+    finalists = f"{allowed.finalists} finalists"
+    if allowed.seeds < FIRST_SEEDS:
+        return f"nothing: {confirm.budget} of the search allows {allowed.seeds} fresh seeds for {finalists}"
+    bound = f", for {confirm.budget} of the search allows no more" if allowed.seeds < confirm.seeds else ""
+    takes = ""
+    if plan.timing is not None:
+        total_s = plan.timing.trial_s * allowed.trials + plan.timing.epoch_s * allowed.epochs
+        if total_s:
+            takes = f", about {duration(total_s / max(plan.concurrent or 1, 1))}"
+    more = f"{allowed.trials} trials and {allowed.epochs} epochs more"
+    return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
 
 
 def _tells(one: Detectable) -> str:
@@ -404,14 +425,15 @@ def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: 
 
 
 def _bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
-    most, heights = max(bin.count for bin in bins), _BARS[ascii_only]
-    bars = "".join(heights[-(-bin.count * (len(heights) - 1) // most)] for bin in bins)
+    highest = max(bin.count for bin in bins)
+    heights = _BARS[ascii_only]
+    bars = "".join(heights[-(-bin.count * (len(heights) - 1) // highest)] for bin in bins)
     return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
 
 
 def _shares(one: Histogram, *, counts: bool) -> str:
-    cells = [
-        f"{setting(bin.low)} " + (f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %")
-        for bin in one.bins
-    ]
+    cells = []
+    for bin in one.bins:
+        share = f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %"
+        cells.append(f"{setting(bin.low)} {share}")
     return ", ".join(cells)

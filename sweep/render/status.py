@@ -88,35 +88,39 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
         (5, _flow("use", _use(standing) if running else [], frame)),
     )
     lines = [(weight, line) for weight, head in heads for line in head]
-    kept = sorted(sorted(range(len(lines)), key=lambda at: lines[at][0])[: frame.height])
-    told = [lines[at][1] for at in kept]
-    told += _below(standing, frame, frame.height - len(told), running=running)
-    return [_line(parts, frame) for parts in told]
+    by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
+    shown = [lines[at][1] for at in sorted(by_priority[: frame.height])]
+    shown += _below(standing, frame, frame.height - len(shown), running=running)
+    return [_line(parts, frame) for parts in shown]
 
 
 def _title(standing: Standing, state: str) -> list[list[_Part]]:
     name = standing.outline.name
     if not name:
         return []
-    told = state or standing.over or ("begins" if standing.session is None else "running")
-    return [[(name, "bold"), (f"{GAP}{told}", STYLES.get(told, ""))]]
+    if not state:
+        state = standing.over or ("begins" if standing.session is None else "running")
+    return [[(name, "bold"), (f"{GAP}{state}", STYLES.get(state, ""))]]
 
 
 def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
     total, done = standing.total, standing.finished
-    elapsed = duration(standing.active_s(now))
+    times = [duration(standing.active_s(now))]
     left_s = standing.left_s(now) if running else None
-    times = [elapsed, *([] if left_s is None else [f"{roughly(left_s)} left"])]
+    if left_s is not None:
+        times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    share = done + sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
-    told = f"{done}/{counted(total, 'trial')}"
-    whole = GAP.join([told, *times])
-    beside = frame.width - len(whole) - len(GAP) >= SHORTEST_BAR
-    room = frame.width - len(whole if beside else told) - len(GAP)
-    filled, empty = bar(share / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only)
-    first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{whole if beside else told}", "")]
-    return [first] if beside else [first, [(GAP.join(times), "")]]
+    trials_done = done + sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
+    text = f"{done}/{counted(total, 'trial')}"
+    text_with_times = GAP.join([text, *times])
+    one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
+    if one_line:
+        text = text_with_times
+    room = frame.width - len(text) - len(GAP)
+    filled, empty = bar(trials_done / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only)
+    first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{text}", "")]
+    return [first] if one_line else [first, [(GAP.join(times), "")]]
 
 
 def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
@@ -131,8 +135,11 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     if running and standing.over is None:
         counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))
     if standing.cost:
+        cost = f"cost {money(standing.cost)}"
         in_all = standing.cost_in_all(now) if running and standing.over is None else None
-        counts.append((f"cost {money(standing.cost)}" + ("" if in_all is None else f" of about {money(in_all)}"), ""))
+        if in_all is not None:
+            cost += f" of about {money(in_all)}"
+        counts.append((cost, ""))
     return counts
 
 
@@ -140,7 +147,9 @@ def _best(standing: Standing) -> list[_Part]:
     best, outline = standing.best, standing.outline
     if best is None:
         return [("no trial completed yet", "dim")]
-    whose = f"{'mean of ' if len(best.trials) > 1 else ''}{trials_named(best.trials)}"
+    whose = trials_named(best.trials)
+    if len(best.trials) > 1:
+        whose = f"mean of {whose}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
     if standing.confirming:
@@ -149,7 +158,7 @@ def _best(standing: Standing) -> list[_Part]:
     return [
         (f"{outline.metric} {score(best.value)}", "bold"),
         (whose, "bold"),
-        *((one, "") for one in parameters if one),
+        *((text, "") for text in parameters if text),
     ]
 
 
@@ -157,25 +166,29 @@ def _rungs(standing: Standing) -> list[_Part]:
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
-    some = [rung for rung in rungs if rung.pruned] or rungs
-    shown = (rungs if len(rungs) <= RUNGS else some)[-RUNGS:]
-    told = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in shown]
+    if len(rungs) > RUNGS:
+        rungs = [rung for rung in rungs if rung.pruned] or rungs
+    texts = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in rungs[-RUNGS:]]
     survivors = standing.survivors()
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
-        told.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
-    return [(one, "") for one in told]
+        texts.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
+    return [(text, "") for text in texts]
 
 
 def _use(standing: Standing) -> list[_Part]:
-    usage = {} if standing.over is not None else standing.usage()
-    told = ["..."] if standing.measures and not usage and standing.over is None else []
+    if standing.over is not None:
+        return []
+    usage = standing.usage()
+    texts = []
+    if standing.measures and not usage:
+        texts.append("...")
     if "cpu_cores" in usage:
-        told.append(f"{usage['cpu_cores']:.1f} CPU cores at work")
+        texts.append(f"{usage['cpu_cores']:.1f} CPU cores at work")
     if "gpu_utilization" in usage:
-        told.append(f"GPUs busy {usage['gpu_utilization']:.0%}")
+        texts.append(f"GPUs busy {usage['gpu_utilization']:.0%}")
     if "memory_peak_bytes" in usage:
-        told.append(f"{usage['memory_peak_bytes'] / 1e9:.1f} GB of memory")
-    return [(one, "") for one in told]
+        texts.append(f"{usage['memory_peak_bytes'] / 1e9:.1f} GB of memory")
+    return [(text, "") for text in texts]
 
 
 def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
@@ -203,7 +216,8 @@ def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> lis
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
-    of_failures = failures[: min(FAILURES, max(room // 3, 1 if room > 2 or not at_work else 0))]
+    least = 1 if room > 2 or not at_work else 0
+    of_failures = failures[: min(FAILURES, max(room // 3, least))]
     room -= len(of_failures)
     of_running = min(len(at_work), room)
     of_ended = ended[: min(ENDED, room - of_running)]
@@ -237,15 +251,20 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
 
 
 def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
-    told = []
+    lines: list[list[_Part]] = []
+    # FAILED first, then by count
     for (status, kind), failure in sorted(
-        failures.items(), key=lambda one: (one[0][0] != Status.FAILED, -one[1].count)
+        failures.items(), key=lambda item: (item[0][0] != Status.FAILED, -item[1].count)
     ):
-        what = f"{failure.count} {status}{f' by {kind}' if kind and kind != status else ''}"
+        what = f"{failure.count} {status}"
+        if kind and kind != status:
+            what += f" by {kind}"
+        last_trial = f"{GAP}last trial {failure.trial}"
         words = failure.reason.removeprefix(f"{kind}:").strip()
-        reason = f"{GAP}last trial {failure.trial}{f': {words}' if words else ''}"
-        told.append([(what, STYLES.get(status, "")), (reason, "")])
-    return told
+        if words:
+            last_trial += f": {words}"
+        lines.append([(what, STYLES.get(status, "")), (last_trial, "")])
+    return lines
 
 
 def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:

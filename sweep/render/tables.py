@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Step, varying, verdict
-from sweep.analysis.confirmation import Confirmation
+from sweep.analysis.confirmation import Confirmation, Confirmed
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params, Status
@@ -49,7 +49,7 @@ def show(grid: Grid, target: Console) -> None:
     """
     grid = _printable(filled(grid))
     columns = range(len(grid.columns))
-    widths = [max(cell_len(row[at]) for row in (grid.columns, *grid.rows)) for at in columns]
+    widths = [_column_width(grid, at) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
         lines = _blocks(grid, columns)
     else:
@@ -60,22 +60,42 @@ def show(grid: Grid, target: Console) -> None:
 
 def filled(grid: Grid) -> Grid:
     """Return the table without its empty columns."""
-    columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
-    rows = tuple(tuple(row[at] for at in columns) for row in grid.rows)
-    return Grid(tuple(grid.columns[at] for at in columns), rows)
+    columns = [at for at in range(len(grid.columns)) if _has_text(grid, at)]
+    names = tuple(grid.columns[at] for at in columns)
+    rows = []
+    for row in grid.rows:
+        rows.append(tuple(row[at] for at in columns))
+    return Grid(names, tuple(rows))
+
+
+def _has_text(grid: Grid, column: int) -> bool:
+    return any(row[column] for row in grid.rows)
+
+
+def _is_numeric(grid: Grid, column: int) -> bool:
+    return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
+
+
+def _column_width(grid: Grid, column: int) -> int:
+    return max(cell_len(row[column]) for row in (grid.columns, *grid.rows))
 
 
 def _printable(grid: Grid) -> Grid:
-    return Grid(tuple(map(printable, grid.columns)), tuple(tuple(map(printable, row)) for row in grid.rows))
+    rows = [tuple(map(printable, row)) for row in grid.rows]
+    return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 
 def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
-    numeric = [all(row[at][:1] in "-+.0123456789" for row in grid.rows) for at in columns]
+    numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
         for at, width, right in zip(columns, widths, numeric, strict=True):
             cell = Text(row[at], "bold" if row is grid.columns else STYLES.get(row[at], ""))
-            (cell.pad_left if right else cell.pad_right)(width - cell.cell_len)
+            padding = width - cell.cell_len
+            if right:
+                cell.pad_left(padding)
+            else:
+                cell.pad_right(padding)
             line.append_text(cell).append(GAP)
         line.rstrip()
         yield line
@@ -94,21 +114,37 @@ def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
 def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     """Tabulate the best ``limit`` configurations, with the parameters in which they differ."""
     rows = ranking.rows[:limit]
-    several = len({row.sweep for row in ranking.rows}) > 1
+    sweeps = [row.sweep for row in rows]
+    if len({row.sweep for row in ranking.rows}) == 1:
+        sweeps = [""] * len(rows)
     columns: dict[str, list[str]] = {
         "rank": [str(row.rank) for row in rows],
-        "sweep": [row.sweep if several else "" for row in rows],
-        "trial": [numbered((trial.trial for trial in row.trials), ",", "-") for row in rows],
+        "sweep": sweeps,
+        "trial": [_trial_numbers(row) for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_parts(row) for row in rows],
-        "front": ["" if row.front is None else str(row.front) for row in rows],
+        "front": [_optional(row.front) for row in rows],
     }
     for at, (metric, _) in enumerate(ranking.objectives):
-        scores = [row.scores[at] if row.scores else None for row in rows]
-        columns[metric] = ["" if one is None else _mean(one) for one in scores]
-        columns[f"95 % of {metric}" if at else "95 %"] = [_interval(one) for one in scores]
+        scores = [_score(row, at) for row in rows]
+        columns[metric] = [_mean(one) for one in scores]
+        interval_column = f"95 % of {metric}" if at else "95 %"
+        columns[interval_column] = [_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
+
+
+def _optional(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _score(row: Ranked, at: int) -> Score | None:
+    """Return the score of a configuration in objective ``at``; None if it has none."""
+    return row.scores[at] if row.scores else None
+
+
+def _trial_numbers(row: Ranked) -> str:
+    return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
@@ -124,16 +160,22 @@ def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
         return {}
     return {
         "to the best": [_difference(row) for row in rows],
-        "p": ["" if row.p_adjusted is None else f"{row.p_adjusted:.2g}" for row in rows],
+        "p": [_p_value(row) for row in rows],
         "verdict": [verdict.words(row, ranking) for row in rows],
     }
+
+
+def _p_value(row: Ranked) -> str:
+    return "" if row.p_adjusted is None else f"{row.p_adjusted:.2g}"
 
 
 def _difference(row: Ranked) -> str:
     if row.difference is None:
         return ""
     low, high = row.difference_low, row.difference_high
-    return f"{row.difference:+.2g}" + ("" if low is None or high is None else f" ({low:+.2g} .. {high:+.2g})")
+    if low is None or high is None:
+        return f"{row.difference:+.2g}"
+    return f"{row.difference:+.2g} ({low:+.2g} .. {high:+.2g})"
 
 
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:
@@ -146,18 +188,26 @@ def sweeps_grid(listed: Iterable[Listed]) -> Grid:
             "trials": [counted_by(row.trials) for row in rows],
             "metric": [row.metric or "" for row in rows],
             "best": [score(row.best) for row in rows],
-            "by trial": ["" if row.best_trial is None else str(row.best_trial) for row in rows],
-            "started": ["" if row.started is None else moment(row.started) for row in rows],
-            "took": ["" if row.duration_s is None else duration(row.duration_s) for row in rows],
+            "by trial": [_optional(row.best_trial) for row in rows],
+            "started": [_moment(row.started) for row in rows],
+            "took": [_duration(row.duration_s) for row in rows],
             "reason": [row.reason for row in rows],
         }
     )
 
 
+def _moment(time: float | None) -> str:
+    return "" if time is None else moment(time)
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else duration(seconds)
+
+
 def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
     """Tabulate submitted jobs: sweep, state, id, start and results folder of each."""
     names = ("sweep", "job is", "job", "started", "results")
-    rows = [(sweep, state, job, "" if at is None else moment(at), results) for sweep, state, job, at, results in jobs]
+    rows = [(sweep, state, job, _moment(started), results) for sweep, state, job, started, results in jobs]
     return Grid(names, tuple(rows))
 
 
@@ -170,9 +220,14 @@ def configurations_grid(configurations: Sequence[Params]) -> Grid:
 def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
     """Append the parameters as columns; a parameter with the name of another column is prefixed with ``param.``."""
     for name in names:
-        cells = [setting(one[name]) if name in one else "" for one in configurations]
+        cells = [_setting_or(params, name, "") for params in configurations]
         columns[f"param.{name}" if name in columns else name] = cells
     return grid_of(columns)
+
+
+def _setting_or(params: Params, name: str, absent: str) -> str:
+    """Format the value of a parameter, or return ``absent`` if the configuration lacks it."""
+    return setting(params[name]) if name in params else absent
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
@@ -191,7 +246,8 @@ def _parts(row: Ranked) -> str:
 
     It is shown because batch statistics are computed per part.
     """
-    return ", ".join(str(count) for count in sorted({trial.accumulate or 1 for trial in row.trials} - {1}))
+    counts = {trial.accumulate or 1 for trial in row.trials}
+    return ", ".join(str(count) for count in sorted(counts - {1}))
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
@@ -199,7 +255,9 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def _mean(one: Score) -> str:
+def _mean(one: Score | None) -> str:
+    if one is None:
+        return ""
     spread = "" if one.std is None else f" ± {one.std:.2g} (n={len(one.values)})"
     return score(one.mean) + spread
 
@@ -218,21 +276,25 @@ def show_finalists(ranking: Ranking, target: Console) -> None:
         show(finalists_grid(ranking.confirmed), target)
 
 
-def finalists_grid(found: Confirmation) -> Grid:
+def finalists_grid(confirmation: Confirmation) -> Grid:
     """Tabulate the finalists, best first."""
-    rows = found.rows
+    rows = confirmation.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],
-        "finalist": ["baseline" if row.is_baseline else "" for row in rows],
+        "finalist": [_finalist(row) for row in rows],
         "verdict": [row.verdict for row in rows],
         "fresh seeds": [str(row.seeds) for row in rows],
-        found.metric: [score(row.mean) for row in rows],
+        confirmation.metric: [score(row.mean) for row in rows],
         "in the search": [score(row.selected) for row in rows],
     }
     for name in dict.fromkeys(name for row in rows for name in row.tested):
         columns[f"test.{name}"] = [score(row.tested.get(name)) for row in rows]
     configurations = [row.params for row in rows]
     return _with_params(columns, configurations, varying(configurations))
+
+
+def _finalist(row: Confirmed) -> str:
+    return "baseline" if row.is_baseline else ""
 
 
 NAMED_TRIALS = 5
@@ -243,16 +305,14 @@ def cost_lines(costs: Costs) -> Iterator[str]:
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
-    yield (
-        f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}"
-        + (f" ({listed})" if listed else "")
-        + ("" if costs.money is None else f", cost {money(costs.money)}")
-        + (
-            f", fused {counted(sum(costs.fused.values()), 'trial')}, up to {max(costs.fused)} at once"
-            if costs.fused
-            else ""
-        )
-    )
+    line = f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}"
+    if listed:
+        line += f" ({listed})"
+    if costs.money is not None:
+        line += f", cost {money(costs.money)}"
+    if costs.fused:
+        line += f", fused {counted(sum(costs.fused.values()), 'trial')}, up to {max(costs.fused)} at once"
+    yield line
     if costs.starving:
         worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])
         named = ", ".join(f"{trial} ({share:.0%})" for trial, share in worst[:NAMED_TRIALS])
@@ -263,17 +323,17 @@ def cost_lines(costs: Costs) -> Iterator[str]:
 FEW = 5  # with fewer configurations, no correlation is shown
 
 
-def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
+def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     """Yield lines about the efficiency of searches.
 
     For each sweep: what part of the budget would have found, how the leader after epoch 1 ended, and how well the
     scores at early epochs predicted the final ones.
     """
-    epochs = [one.budgets[0] for one in worths if one.budgets and one.budgets[0].unit == "epochs"]
-    common = min((one.budgets[-1] for one in epochs), default=0.0)
-    for one in worths:
+    in_epochs = [one.budgets[0] for one in efficiencies if one.budgets and one.budgets[0].unit == "epochs"]
+    common = min((spent.budgets[-1] for spent in in_epochs), default=0.0)
+    for one in efficiencies:
         if one.budgets and one.budgets[0].unit == "epochs":
-            yield f"{one.sweep}: {_spent(one, one.budgets[0], common / 2)}"
+            yield f"{one.sweep}: {_describe_budget(one, one.budgets[0], common / 2)}"
         if one.control is not None:
             control = one.control
             behind = f"{control.behind:.2g} behind" if control.behind else "with the same score"
@@ -282,9 +342,9 @@ def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
                 f"{one.sweep}: the leader after epoch 1 ended as {which}; training only it takes {control.epochs} of "
                 f"{control.of_epochs} epochs"
             )
-        told = [_rung_line(rung) for rung in one.rungs if rung.of_best is not None]
-        if told:
-            yield f"{one.sweep}: the best was {', '.join(told)}"
+        places = [_describe_rung(rung) for rung in one.rungs if rung.of_best is not None]
+        if places:
+            yield f"{one.sweep}: the best was {', '.join(places)}"
 
 
 def held_out_lines(one: HeldOut | None) -> Iterator[str]:
@@ -297,18 +357,18 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
         )
 
 
-def _spent(worth: SearchEfficiency, found: Found, budget: float) -> str:
-    at = min(range(len(found.budgets)), key=lambda place: abs(found.budgets[place] - budget))
-    head = f"{found.budgets[at]:.0f} of {found.budgets[-1]:.0f} epochs found"
-    if math.isnan(found.expected[at]):
+def _describe_budget(efficiency: SearchEfficiency, spent: Found, budget: float) -> str:
+    at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
+    head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
+    if math.isnan(spent.expected[at]):
         return f"{head} nothing"
-    own = "nothing" if math.isnan(found.found[at]) else f"{worth.metric} {score(found.found[at])}"
-    spread = f"{score(found.expected[at])} in random order ({score(found.low[at])} .. {score(found.high[at])})"
-    last = next(value for value in reversed(found.found) if not math.isnan(value))
+    own = "nothing" if math.isnan(spent.found[at]) else f"{efficiency.metric} {score(spent.found[at])}"
+    spread = f"{score(spent.expected[at])} in random order ({score(spent.low[at])} .. {score(spent.high[at])})"
+    last = next(value for value in reversed(spent.found) if not math.isnan(value))
     return f"{head} {own}, {spread}; all of them {score(last)}"
 
 
-def _rung_line(rung: Rung) -> str:
+def _describe_rung(rung: Rung) -> str:
     place = f"{_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
@@ -316,40 +376,42 @@ def _rung_line(rung: Rung) -> str:
 
 
 def _ordinal(number: int) -> str:
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
 
 
-def replay_lines(found: Replay, metric: str) -> list[str]:
+def replay_lines(replay: Replay, metric: str) -> list[str]:
     """Describe what a stopping rule would have done."""
-    named = settings(found.winner_params, varying([found.winner_params, {}]))
-    capped = "" if found.run_cap is None else f", the first {found.run_cap} configurations of an ordering"
-    told = [
-        f"rule     {found.rule}, with the curves of {found.trials} trials that ran under {found.ran}{capped}",
-        f"winner   {trials_named(found.winner)} ({named})",
-        f"as it ran  {found.ran_epochs} epochs; {found.whole_epochs} with all trials trained whole",
+    named = settings(replay.winner_params, varying([replay.winner_params, {}]))
+    capped = "" if replay.run_cap is None else f", the first {replay.run_cap} configurations of an ordering"
+    lines = [
+        f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",
+        f"winner   {trials_named(replay.winner)} ({named})",
+        f"as it ran  {replay.ran_epochs} epochs; {replay.whole_epochs} with all trials trained whole",
     ]
-    if found.same_as_live is not None:
-        same = "the same" if found.same_as_live else "NOT the same"
-        told.append(f"check    in the log's order its {found.live_decisions} decisions are {same} as when it ran")
-    kept = "kept" if found.log_order_kept else "stopped or left out"
-    told.append(f"in the log's order  {found.log_order_epochs} of the log's epochs, the winner {kept}")
-    over = f"over {found.orderings} orderings, {found.at_once} trials at a time"
-    if found.if_worse == found.if_better:
-        return [*told, f"{over}: {_extreme(found.if_better, found, metric)}"]
-    went_on = f"{_spread(found.went_on)} of the {found.cut} trials that were cut short would have continued"
+    if replay.same_as_live is not None:
+        same = "the same" if replay.same_as_live else "NOT the same"
+        lines.append(f"check    in the log's order its {replay.live_decisions} decisions are {same} as when it ran")
+    kept = "kept" if replay.log_order_kept else "stopped or left out"
+    lines.append(f"in the log's order  {replay.log_order_epochs} of the log's epochs, the winner {kept}")
+    over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
+    if replay.if_worse == replay.if_better:
+        return [*lines, f"{over}: {_describe_extreme(replay.if_better, replay, metric)}"]
+    went_on = f"{_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
     return [
-        *told,
+        *lines,
         f"{over}: {went_on}, with unknown results",
-        f"  if as bad as the worst   {_extreme(found.if_worse, found, metric)}",
-        f"  if as good as the best   {_extreme(found.if_better, found, metric)}",
+        f"  if as bad as the worst   {_describe_extreme(replay.if_worse, replay, metric)}",
+        f"  if as good as the best   {_describe_extreme(replay.if_better, replay, metric)}",
     ]
 
 
-def _extreme(one: Extreme, found: Replay, metric: str) -> str:
-    saved = 100 * (1 - one.epochs.median / found.whole_epochs) if found.whole_epochs else 0.0
-    told = f"{_spread(one.epochs)} epochs ({saved:.0f} % saved), winner kept in {100 * one.winner_kept:.0f} %"
-    return told if one.winner_kept == 1 else f"{told}, {metric} lost {_spread(one.lost)}"
+def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
+    saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs) if replay.whole_epochs else 0.0
+    text = f"{_spread(extreme.epochs)} epochs ({saved:.0f} % saved), winner kept in {100 * extreme.winner_kept:.0f} %"
+    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_spread(extreme.lost)}"
 
 
 def _spread(spread: Spread) -> str:
@@ -370,8 +432,8 @@ def lineage_lines(steps: Sequence[Step]) -> list[str]:
     if len(steps) < 2:
         return []
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
-    schedules = [
-        f"{name} {', '.join(setting(step.params[name]) if name in step.params else '-' for step in steps)}"
-        for name in varying([step.params for step in steps])
-    ]
+    schedules = []
+    for name in varying([step.params for step in steps]):
+        values = [_setting_or(step.params, name, "-") for step in steps]
+        schedules.append(f"{name} {', '.join(values)}")
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]
