@@ -91,9 +91,9 @@ def bring(results_folder: Path, checkpoint: Path) -> None:
 def names(results_folder: Path, trial: int) -> list[str]:
     """Return the names of a trial's checkpoints, newest first, wherever they are."""
     store = store_of(results_folder)
-    return (
-        [path.name for path in newest_first(results_folder, trial)] if store is None else [*copies.listed(store, trial)]
-    )
+    if store is None:
+        return [path.name for path in newest_first(results_folder, trial)]
+    return list(copies.listed(store, trial))
 
 
 def trials(results_folder: Path) -> set[int]:
@@ -168,7 +168,10 @@ def trim(folder: Path, keep: int) -> None:
 
 def _spared(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
     """Return the names of the best checkpoint and of the ``keep`` newest."""
-    return {*newest[:keep], *([min(newest, key=lambda name: losses[name])] if newest else [])}
+    spared = set(newest[:keep])
+    if newest:
+        spared.add(min(newest, key=lambda name: losses[name]))
+    return spared
 
 
 def keep_best(results_folder: Path, trial: int) -> int:

@@ -94,11 +94,12 @@ def promised() -> tuple[tuple[Node, int], ...]:
     if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
         grows = ray_private_api.module("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
-    return tuple(
-        (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)
-        for group in groups
-        for many in [group.max_count]
-    )
+    machines = []
+    for group in groups:
+        node = Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0))
+        count = UNBOUNDED if group.max_count < 0 else group.max_count
+        machines.append((node, count))
+    return tuple(machines)
 
 
 @contextmanager
@@ -159,7 +160,8 @@ def _answer(probe: str, text: str, node: str) -> str | None:
 def _on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return its result or, as text, why the machine could not run it."""
     calls = [(node, _call(node, function, given)) for node in nodes]
-    ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S) if calls else None
+    if calls:
+        ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
     return [(node, _got(call)) for node, call in calls]
 
 
