@@ -266,10 +266,14 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
                 "values": list(values),
                 "probabilities": list(probabilities or ()),
             }
-        case IntUniform(low, high, log=True):
-            return {"distribution": "int_log_uniform_values", "min": low, "max": high}
-        case IntUniform(low, high):
-            return {"distribution": "int_uniform", "min": low, "max": high}
+        case _:
+            return _range_to_dict(domain)
+
+
+def _range_to_dict(domain: Range) -> dict[str, Value]:
+    match domain:
+        case IntUniform(low, high, log=log):
+            return {"distribution": "int_log_uniform_values" if log else "int_uniform", "min": low, "max": high}
         case Uniform(low, high, q):
             return _quantized("uniform", q, min=low, max=high)
         case LogUniform(low, high, q):
