@@ -243,11 +243,14 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
 
     They are those to come or, if the method learns, random draws of the space.
     """
-    enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
+    enough = LOOKED_AT_THIN if thin else LOOKED_AT
+    if spec.method == "grid":
+        enough = MOST_GRID
     few = configurations is not None and configurations <= enough
     if searcher.foresees:
         seen = list(_suggested(searcher, min(configurations or enough, enough)))
-        return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
+        description = f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"
+        return description, seen
     if thin:
         points = _suggested(random_search(spec.space, spec.seed), enough)
     else:
@@ -319,8 +322,10 @@ def _by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
 def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
     low, high = min(numbers), max(numbers)
     scaled = (math.log(low), math.log(high)) if log else (low, high)
-    edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(BINS + 1)]
-    edges = [low, *(math.exp(edge) if log else edge for edge in edges[1:-1]), high]
+    inner_edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(1, BINS)]
+    if log:
+        inner_edges = [math.exp(edge) for edge in inner_edges]
+    edges = [low, *inner_edges, high]
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))

@@ -295,10 +295,7 @@ def evaluate_tests(
     Raises:
         StoreError: if the log cannot be written.
     """
-    ledger = Ledger(keep_epochs=False)
-    for _ in ledger.follow(folder.log):
-        pass
-    trials = due_tests(ledger, spec)
+    trials = _read_due_tests(folder, spec)
     trainable: Trainable | None = None
     count = 0
     if not trials or is_over() or not _offers_test(folder, spec, given):
@@ -334,6 +331,14 @@ def evaluate_tests(
         if count:
             write(folder, of_log(folder))
     return count
+
+
+def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
+    """Return `due_tests` according to the log of a results folder."""
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(folder.log):
+        pass
+    return due_tests(ledger, spec)
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
