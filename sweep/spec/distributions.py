@@ -24,6 +24,7 @@ from sweep.space.domains import (
     LogNormal,
     LogUniform,
     Normal,
+    Range,
     Tied,
     Uniform,
     bounds,
