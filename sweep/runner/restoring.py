@@ -315,7 +315,7 @@ def evaluate_tests(
             try:
                 restored = begin(find(folder, trial), given, trainable)
                 trainable = restored.trainable
-                metrics = _tested(trainable)
+                metrics = _run_test(trainable)
             except InputError as error:
                 say(f"trial {trial} is not tested: {error}")
                 continue
@@ -349,7 +349,7 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
         return True
 
 
-def _tested(trainable: object) -> dict[str, float] | None:
+def _run_test(trainable: object) -> dict[str, float] | None:
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None
     if found is None:

@@ -282,7 +282,7 @@ class Session:
                     raise
                 ended = coordinator.close()
             finally:
-                full = _closed(followers)
+                full = _close_followers(followers)
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     keeper.close()
         return self._conclude(coordinator, view, answers, full=full, ended=ended)
@@ -360,7 +360,7 @@ class _Data:
         return self._told
 
 
-def _closed(followers: ExitStack) -> str | None:
+def _close_followers(followers: ExitStack) -> str | None:
     """Close the followers; return why the tables could not be updated, or None.
 
     The tables are derived from the log, so nothing is lost.

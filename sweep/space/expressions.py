@@ -84,7 +84,7 @@ class Expression:
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
-        line, quoted = _unquoted(" ".join(text.splitlines()))
+        line, quoted = _replace_quoted_names(" ".join(text.splitlines()))
         indent = len(line) - len(line.lstrip())
         try:
             with warnings.catch_warnings():
@@ -120,7 +120,7 @@ class Expression:
 _QUOTED = re.compile("`([^`]+)`")
 
 
-def _unquoted(line: str) -> tuple[str, dict[str, str]]:
+def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
     """Replace each name in backquotes by a word of the same length; return the line, and the names by these words."""
     # Hangul, which is rare in sweep files
     letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)

@@ -202,7 +202,7 @@ def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyP
     if isinstance(domain, Tied):
         document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
     elif not contains(domain, value):
-        document.mistake(path, f"{show(value)}, expected {_possible(domain)}")
+        document.mistake(path, f"{show(value)}, expected {_describe_possible(domain)}")
     elif parameter.when is not None:
         missing = sorted(name for name in parameter.when.names if name not in start)
         if missing:
@@ -210,7 +210,7 @@ def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyP
             document.mistake(path, what, f"give {missing[0]!r} as well", at_key=True)
 
 
-def _possible(domain: Domain) -> str:
+def _describe_possible(domain: Domain) -> str:
     """Describe the values that a parameter can have."""
     match domain:
         case Constant(value):

@@ -313,7 +313,7 @@ class _Words:
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
-                hint = self.hints.get(key) or did_you_mean(key, _offered(expected.get("properties", {})))
+                hint = self.hints.get(key) or did_you_mean(key, _list_offered_keys(expected.get("properties", {})))
                 self.document.mistake(path, "unknown key", hint, at_key=True)
             case "missing":
                 self.document.mistake(path, f"missing, expected {expectation(expected)}")
@@ -350,7 +350,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
     """Return path, value and schema at the location of an error; locations also contain names of union members."""
     path: KeyPath = ()
     for part in loc:
-        schema = _member(schema, data)
+        schema = _find_member(schema, data)
         properties = schema.get("properties", {})
         if isinstance(data, dict) and isinstance(part, str) and part in data:
             data = data[part]
@@ -366,7 +366,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
     return path, data, schema
 
 
-def _member(schema: Schema, data: Value) -> Schema:
+def _find_member(schema: Schema, data: Value) -> Schema:
     """Return the member of a union that the data probably mean, or the schema itself if unclear."""
     for part in _members(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
@@ -420,6 +420,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _offered(properties: Mapping[str, Any]) -> list[str]:
+def _list_offered_keys(properties: Mapping[str, Any]) -> list[str]:
     """Return the keys that hints may suggest: all that have an effect."""
     return [key for key, about in properties.items() if "without effect" not in str(about.get("description", ""))]

@@ -176,7 +176,7 @@ class Digester:
         if is_of(value, "tensorflow", "Tensor") or is_variable(value) or isinstance(value, np.ndarray | np.generic):
             return self._of_array(value)
         if is_layer(value):
-            return Same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
+            return Same(value), tuple(map(self._of_array, value.variables)), _digest_vocabularies(value)
         if isinstance(value, _CONTAINERS):
             return self._of_container(value)
         return self._of_object(value)
@@ -199,7 +199,7 @@ class Digester:
 
     def _of_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
-            return Same(value), *map(self.digest, _inside(value))
+            return Same(value), *map(self.digest, _get_parts(value))
         if isinstance(value, types.GeneratorType):
             frame = value.gi_frame
             return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
@@ -242,16 +242,16 @@ def is_open(value: object) -> bool:
     if top in ("tensorflow", "keras", "pandas", "sweep"):
         return False
     is_plain = top not in sys.stdlib_module_names or top in _OPEN_MODULES
-    return is_plain and (hasattr(value, "__dict__") or bool(_slots(kind)))
+    return is_plain and (hasattr(value, "__dict__") or bool(_list_slots(kind)))
 
 
 def content_of(value: Any) -> dict[str, object]:
     """Return the attributes of an object, including those in ``__slots__``."""
-    slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
+    slots = {name: getattr(value, name) for name in _list_slots(type(value)) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
 
 
-def _slots(kind: type) -> list[str]:
+def _list_slots(kind: type) -> list[str]:
     if not is_author_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"):
         return []
     names: list[str] = []
@@ -261,7 +261,7 @@ def _slots(kind: type) -> list[str]:
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def _inside(value: Any) -> list[object]:
+def _get_parts(value: Any) -> list[object]:
     """Return what functions and their wrappers hold besides their code."""
     match value:
         case property():
@@ -274,21 +274,21 @@ def _inside(value: Any) -> list[object]:
             if not is_author_file(value.__code__.co_filename):
                 return []
             defaults = value.__defaults__, value.__kwdefaults__
-            cells = [_of_cell(cell) for cell in value.__closure__ or ()]
+            cells = [_get_cell_content(cell) for cell in value.__closure__ or ()]
             own = {name: one for name, one in vars(value).items() if name != "__wrapped__"}
             return [part for part in (*defaults, *cells, own) if part is not None]
     held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
     return [part for part in held if not isinstance(part, type) and part is not vars(value)]
 
 
-def _of_cell(cell: types.CellType) -> object:
+def _get_cell_content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # it has no value yet
         return None
 
 
-def _vocabularies(layer: Any) -> tuple[int, ...]:
+def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
     found, queue, seen = [], [layer], set[int]()
     while queue:
@@ -390,7 +390,7 @@ class Snapshot:
     def _take_wrapper(self, value: Any) -> list[object]:
         if isinstance(value, types.FunctionType):
             return self._take_function(value)
-        held = _inside(value)
+        held = _get_parts(value)
         if isinstance(value, _CACHE):
             self.has_cache = True
             self._restorers.append(lambda: _empty_cache(value, held))
@@ -402,12 +402,12 @@ class Snapshot:
         defaults = function.__defaults__
         cells = function.__closure__ or ()
         own = dict(vars(function))
-        contents = [_of_cell(cell) for cell in cells]
+        contents = [_get_cell_content(cell) for cell in cells]
 
         def restore() -> None:
             function.__defaults__ = defaults
             for cell, content in zip(cells, contents, strict=True):
-                if _of_cell(cell) is not content:
+                if _get_cell_content(cell) is not content:
                     cell.cell_contents = content
             _put_mapping(vars(function), own)
 
@@ -462,7 +462,7 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
 
 def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
     own = getattr(value, "__dict__", None)
-    slots = _slots(type(value))
+    slots = _list_slots(type(value))
     for name in slots:
         if name in attributes:
             object.__setattr__(value, name, attributes[name])
@@ -474,5 +474,5 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
 
 def _empty_cache(function: Any, held: list[object]) -> None:
     """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
-    if {*map(id, _inside(function))} != {*map(id, held)}:
+    if {*map(id, _get_parts(function))} != {*map(id, held)}:
         function.cache_clear()

@@ -163,14 +163,14 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
     None: all.
     """
     try:
-        builder = _going_on(folder, stored.history)
+        builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
     except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
     return _with(stored, builder, names)
 
 
-def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
+def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder with only the unfinished trials, in their state where the tables end. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
@@ -327,7 +327,7 @@ class TableWriter(Follower):
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = _stored(files, folder, history, None), _going_on(folder, history)
+                    found = _stored(files, folder, history, None), _resume_builder(folder, history)
                     self._written = history.log_bytes
                     return found
         return None, TableBuilder.of(folder)

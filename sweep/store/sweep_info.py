@@ -196,7 +196,7 @@ class SweepInfo:
         entries = self.content.get("warm_start")
         if not isinstance(entries, list):
             return []
-        return [_earlier(entry) for entry in entries]
+        return [_parse_earlier_sweep(entry) for entry in entries]
 
     @property
     def identity(self) -> Mapping[str, object] | None:
@@ -273,7 +273,7 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _earlier(entry: object) -> EarlierSweep:
+def _parse_earlier_sweep(entry: object) -> EarlierSweep:
     match entry:
         case {"path": str(path), "log_bytes": int(log_bytes)}:
             return {"path": path, "log_bytes": log_bytes}
