@@ -380,11 +380,13 @@ def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
 
 def _defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
     """Return the default of each field; for required fields a marker that equals no value."""
-    found = msgspec.structs.fields(cls)
-    return {
-        field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-        for field in found
-    }
+    defaults: dict[str, object] = {}
+    for struct_field in msgspec.structs.fields(cls):
+        if struct_field.default_factory is msgspec.NODEFAULT:
+            defaults[struct_field.name] = struct_field.default
+        else:
+            defaults[struct_field.name] = struct_field.default_factory()
+    return defaults
 
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (*_CLASSES.values(), Facts, Inputs)

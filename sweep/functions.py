@@ -302,15 +302,20 @@ class FunctionTrainable:
     def facts(self) -> Facts:
         """Return facts of the trial: node, devices, training time, and the data that the function names in ``data``."""
         gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
+        visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
+        devices = "cpu"
+        if visible_gpus:
+            devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
         data = getattr(self._function, "data", None)
-        differs = moving.described() or (imports.differs(self._assignment.data_seed) if self._assignment else "")
+        differs = moving.described()
+        if not differs and self._assignment is not None:
+            differs = imports.differs(self._assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
             started=self._started,
             node=socket.gethostname(),
-            devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",
+            devices=devices,
             train_s=self._train_s,
             numerics={"differs": differs} if differs else {},
             reproducible=not differs,
@@ -415,13 +420,16 @@ def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:
             raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
         takes_report(found)
         return partial(FunctionTrainable, found)
-    if missing := lacking(found):
+    missing = lacking(found)
+    if missing:
         raise TrainableError(
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
     wrap = getattr(found, "__trainable__", None)
-    return cast(type[Trainable], found) if wrap is None else lambda: cast(Trainable, wrap(found()))
+    if wrap is None:
+        return cast(type[Trainable], found)
+    return lambda: cast(Trainable, wrap(found()))
 
 
 def lacking(found: type) -> list[str]:

@@ -99,7 +99,8 @@ class Declaring:
         """Return one of ``values``: the trial's value, or ``default``, or the first one."""
         plain = [_plain(value) for value in values]
         first = plain[0] if default is None else _plain(default)
-        choices = plain if all(isinstance(value, Hashable) for value in plain) else ()
+        all_hashable = all(isinstance(value, Hashable) for value in plain)
+        choices = plain if all_hashable else ()
         return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
 
     def Boolean(
@@ -175,9 +176,14 @@ def _numbers(
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
     values = [first]
-    while (following := values[-1] * size if sampling == "log" else first + len(values) * size) <= last:
+    while True:
+        following = values[-1] * size if sampling == "log" else first + len(values) * size
+        if following > last:
+            break
         values.append(following)
-    return {"values": [int(value) if whole else float(value) for value in values]}
+    if whole:
+        return {"values": [int(value) for value in values]}
+    return {"values": [float(value) for value in values]}
 
 
 def _plain(value: Any) -> Any:
@@ -259,11 +265,15 @@ def to_json(reads: Reads) -> str:
 
     A value is written as a list of one item, a `Mark` as its name, and a tuple of names as ``{"below": [...]}``.
     """
-    told = {
-        name: was.value if isinstance(was, Mark) else {"below": list(was)} if isinstance(was, tuple) else [was]
-        for name, was in reads.items()
-    }
-    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+    encoded: dict[str, object] = {}
+    for name, read in reads.items():
+        if isinstance(read, Mark):
+            encoded[name] = read.value
+        elif isinstance(read, tuple):
+            encoded[name] = {"below": list(read)}
+        else:
+            encoded[name] = [read]
+    return json.dumps(encoded, sort_keys=True, separators=(",", ":"))
 
 
 def from_json(text: str) -> Reads:

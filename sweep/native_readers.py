@@ -142,20 +142,18 @@ def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Cal
 def _note(given: Sequence[Any], reader: Reader) -> None:
     paths = list(_paths(given[0]))
     match reader.use:
-        case "hdf5" if _is_writing(given):
-            recorder.note_native_write(given[0])
-        case "hdf5":  # may be an open file or a part of one, which was recorded when it was opened
-            recorder.note_native_read([path for path in paths if isinstance(path, str)], reader=reader.name)
+        case "hdf5":
+            _note_hdf5(given, paths, reader)
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
         case "prefix":
             for prefix in paths:
-                found = _beginning_with(prefix) if isinstance(prefix, str) else [prefix]
-                recorder.note_native_read(found, reader=reader.name)
+                files = _list_beginning_with(prefix) if isinstance(prefix, str) else [prefix]
+                recorder.note_native_read(files, reader=reader.name)
         case "folder":
             recorder.note_native_read(paths, reader=reader.name, folder=True)
         case "pattern":
-            folders = [os.path.split(path)[0] or "." if isinstance(path, str) else path for path in paths]
+            folders = [_get_folder(path) for path in paths]
             recorder.note_native_read(folders, reader=reader.name, folder=True)
         case "written":
             for path in paths:
@@ -165,10 +163,28 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
             recorder.note_native_write(given[1])
 
 
-def _beginning_with(prefix: str) -> list[Path]:
+def _note_hdf5(given: Sequence[Any], paths: Sequence[object], reader: Reader) -> None:
+    if _is_writing(given):
+        recorder.note_native_write(given[0])
+        return
+    # others are open files or parts of one, which were recorded when they were opened
+    texts = [path for path in paths if isinstance(path, str)]
+    recorder.note_native_read(texts, reader=reader.name)
+
+
+def _list_beginning_with(prefix: str) -> list[Path]:
     """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint."""
     folder = Path(prefix).parent
-    return sorted(path for path in folder.glob("*") if str(path).startswith(prefix)) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.glob("*") if str(path).startswith(prefix))
+
+
+def _get_folder(pattern: object) -> object:
+    """Return the folder of a pattern of files; values that are not texts are returned as they are."""
+    if isinstance(pattern, str):
+        return os.path.split(pattern)[0] or "."
+    return pattern
 
 
 def _is_writing(given: Sequence[Any]) -> bool:

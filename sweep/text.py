@@ -19,7 +19,13 @@ def printable(text: str) -> str:
 
 def escaped(text: str, kept: str = "") -> str:
     """Escape every unprintable character of a text as Python does, except those in ``kept``."""
-    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+    characters = []
+    for character in text:
+        if character.isprintable() or character in kept:
+            characters.append(character)
+        else:
+            characters.append(character.encode("unicode_escape").decode())
+    return "".join(characters)
 
 
 def encodable(text: str, encoding: str = "utf-8") -> str:

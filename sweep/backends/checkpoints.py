@@ -91,9 +91,9 @@ def bring(results_folder: Path, checkpoint: Path) -> None:
 def names(results_folder: Path, trial: int) -> list[str]:
     """Return the names of a trial's checkpoints, newest first, wherever they are."""
     store = store_of(results_folder)
-    return (
-        [path.name for path in newest_first(results_folder, trial)] if store is None else [*copies.listed(store, trial)]
-    )
+    if store is None:
+        return [path.name for path in newest_first(results_folder, trial)]
+    return list(copies.listed(store, trial))
 
 
 def trials(results_folder: Path) -> set[int]:
@@ -160,15 +160,18 @@ def verify(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete a trial's checkpoints except the best and the ``keep`` newest, and what killed writers have left."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
-    spared = _spared([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
+    spared = _select_kept([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _spared(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
+def _select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
     """Return the names of the best checkpoint and of the ``keep`` newest."""
-    return {*newest[:keep], *([min(newest, key=lambda name: losses[name])] if newest else [])}
+    spared = set(newest[:keep])
+    if newest:
+        spared.add(min(newest, key=lambda name: losses[name]))
+    return spared
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
@@ -187,7 +190,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[E
     if len(there) > keep:
         keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
         losses = {name: _loss_of(data) for name, data in zip(there, store.get_all(keys), strict=True)}
-        spared = _spared([*there], losses, keep)
+        spared = _select_kept([*there], losses, keep)
         copies.delete_epochs(store, trial, [name for name in there if name not in spared])
         there = {name: there[name] for name in there if name in spared}
     return there

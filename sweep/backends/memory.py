@@ -51,9 +51,13 @@ DEFAULT_BATCH = 32
 
 def batch_size(params: Params, replicas: int) -> int | None:
     """Return the examples in a trial's batch, over all its replicas; None if its parameter is not a whole number."""
-    whole = "per_replica_batch_size" not in params
-    size = params.get("batch_size", DEFAULT_BATCH) if whole else params["per_replica_batch_size"]
-    return size * (1 if whole else replicas) if isinstance(size, int) else None
+    if "per_replica_batch_size" in params:
+        size = params["per_replica_batch_size"]
+        shares = replicas
+    else:
+        size = params.get("batch_size", DEFAULT_BATCH)
+        shares = 1
+    return size * shares if isinstance(size, int) else None
 
 
 def parts(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:

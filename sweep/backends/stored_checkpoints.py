@@ -32,13 +32,17 @@ def trial_key(trial: int) -> str:
 
 def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
     """Return the files of each complete checkpoint of a trial by its name, newest first."""
-    found: dict[str, list[Entry]] = defaultdict(list)
+    checkpoint_files: dict[str, list[Entry]] = defaultdict(list)
     for entry in store.entries(trial_key(trial)):
         _, _, name, *rest = entry.key.split("/")
         if rest:
-            found[name].append(entry)
-    whole = {name for name, files in found.items() if any(file.key.endswith(f"/{name}/{MANIFEST}") for file in files)}
-    return {name: found[name] for name in sorted(whole, reverse=True)}
+            checkpoint_files[name].append(entry)
+    complete = []
+    for name, files in checkpoint_files.items():
+        manifest = f"/{name}/{MANIFEST}"
+        if any(file.key.endswith(manifest) for file in files):
+            complete.append(name)
+    return {name: checkpoint_files[name] for name in sorted(complete, reverse=True)}
 
 
 def trials(store: ObjectStore) -> set[int]:

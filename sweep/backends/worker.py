@@ -113,7 +113,8 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._node, self._alone = node or Node(), node is not None
+        self._node = node or Node()
+        self._alone = node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # number of trials accepted
@@ -150,7 +151,8 @@ class Worker:
 
     def let_go(self) -> None:
         """Release the present trial, because the driver has ended it."""
-        trial, self._trial = self._trial, None
+        trial = self._trial
+        self._trial = None
         if trial is not None:
             self._settle(trial, kept=False)
 
@@ -210,15 +212,8 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except _TooLarge as caught:
-            self._settle(trial)
-            return Progress(notices=self._told(), spoilt=str(caught), accumulate=trial.accumulate)
-        except Apart:
-            self._settle(trial)
-            return Progress(notices=self._told(), moves=True)
-        except _Crowded as caught:
-            self._settle(trial)
-            return Progress(notices=self._told(), spoilt=str(caught), crowded=True)
+        except (_TooLarge, _Crowded, Apart) as caught:
+            return self._hand_over(trial, caught)
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as caught:  # any error of the user's code is recorded with the trial
@@ -226,14 +221,9 @@ class Worker:
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
             incompatible = self._refuses_all(trial, caught)
         if status is Status.RUNNING:
-            known = trial.order.known_data is not None and facts.data == trial.order.known_data
-            if trial.moves:
-                self._settle(trial)
-            leaves = self._node.leaving() if trial.moves else None
-            return Progress(tuple(epochs), None, facts, self._told(), leaves, data_known=known, moves=trial.moves)
+            return self._report_running(trial, epochs, facts)
         self._settle(trial)
-        failed = status in ERRORED
-        if failed:
+        if status in ERRORED:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
         early = status is Status.COMPLETED and trial.done < trial.epochs and self._reached(trial, epochs) is not None
@@ -248,10 +238,39 @@ class Worker:
             regardless=status is Status.FAILED and not self._unread.varying,
             incompatible=incompatible,
         )
-        spoilt = f"its trial ended as {status}" if failed else self._node.leaving() or self._full()
-        if not spoilt and self._alone:
-            spoilt = self._stale() or None
-        return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+        spoilt = self._explain_replacement(status)
+        return Progress(tuple(epochs), end, facts, self._take_notices(), spoilt, fault)
+
+    def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
+        """Release a trial that must begin again in another process."""
+        self._settle(trial)
+        notices = self._take_notices()
+        match cause:
+            case _TooLarge():
+                return Progress(notices=notices, spoilt=str(cause), accumulate=trial.accumulate)
+            case _Crowded():
+                return Progress(notices=notices, spoilt=str(cause), crowded=True)
+            case _:
+                return Progress(notices=notices, moves=True)
+
+    def _report_running(self, trial: _Trial, epochs: list[EpochReported], facts: Facts) -> Progress:
+        """Return the progress of a trial that continues, here or on another worker."""
+        data_known = trial.order.known_data is not None and facts.data == trial.order.known_data
+        leaves = None
+        if trial.moves:
+            self._settle(trial)
+            leaves = self._node.leaving()
+        notices = self._take_notices()
+        return Progress(tuple(epochs), None, facts, notices, leaves, data_known=data_known, moves=trial.moves)
+
+    def _explain_replacement(self, status: Status) -> str | None:
+        """Return why this process must not train another trial after one with this status; None if it may."""
+        if status in ERRORED:
+            return f"its trial ended as {status}"
+        reason = self._node.leaving() or self._full()
+        if not reason and self._alone:
+            return self._stale() or None
+        return reason
 
     def _stale(self) -> str:
         """Return what earlier trials have changed permanently in this process; empty if nothing."""
@@ -290,10 +309,12 @@ class Worker:
                 "with; its trials may not compare with the others, and answer for no other sweep's"
             )
 
-    def _told(self) -> tuple[str, ...]:
+    def _take_notices(self) -> tuple[str, ...]:
+        """Return the notices for the user since the last call."""
         self._note_changed_modules()
-        told, self._notices = tuple(self._notices), []
-        return told
+        notices = tuple(self._notices)
+        self._notices = []
+        return notices
 
     def _settle(self, trial: _Trial, *, kept: bool = True) -> None:
         """Stop writing for a trial that has ended, and undo its changes to the process."""
@@ -302,8 +323,10 @@ class Worker:
             checkpoints.release(self._job.folder, trial.number)
         except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
-            self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        if isinstance(self._trainable, FunctionTrainable):
+            raised = self._trainable.end()
+            if raised:
+                self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
             trials.end()
         else:
@@ -344,54 +367,83 @@ class Worker:
         self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
         epochs.clear()  # they are trained again in the new way
-        self._trainable, self._keeps = None, False
+        self._trainable = None
+        self._keeps = False
         gc.collect()
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        began, told = time.monotonic(), ""
+        """Train one step of the trial, which is begun first if necessary."""
+        started = time.monotonic()
+        stop_reason = ""
         if not trial.begun:
-            if self._job.stop_file.exists():
-                return Status.INTERRUPTED, "stopped before it began", None
-            if self._node.leaving():
-                trial.moves = True
-                return Status.RUNNING, "", None
-            try:
-                self._begin(trial)
-            except contract.NotBegun:
-                return Status.INTERRUPTED, "stopped before it began", None
-            epochs += trial.again
-            if epochs and not self._done(trial, epochs):  # the driver must decide about these before more is trained
-                return Status.RUNNING, "", None
-            known = trial.order.known_data
-            if known is not None and not self._done(trial, epochs) and self._loaded().facts().data == known:
-                return Status.RUNNING, "", None
+            state = self._prepare(trial, epochs)
+            if state is not None:
+                return state
         if not self._done(trial, epochs):
             trial.paused = False
             try:
-                yield lambda epoch: self._hear(trial, epoch, epochs, began)
+                yield lambda epoch: self._hear(trial, epoch, epochs, started)
             except Stopped as stopped:
-                told = first_line(str(stopped))
-        self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
-        if epochs and isinstance(self._trainable, FunctionTrainable):
+                stop_reason = first_line(str(stopped))
+        if epochs:
+            self._note_unread_parameters(trial)
+        return self._conclude_step(trial, epochs, stop_reason)
+
+    def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
+        """Begin the trial. Return its state if nothing must be trained in this step, None otherwise."""
+        if self._job.stop_file.exists():
+            return Status.INTERRUPTED, "stopped before it began", None
+        if self._node.leaving():
+            trial.moves = True
+            return Status.RUNNING, "", None
+        try:
+            self._begin(trial)
+        except contract.NotBegun:
+            return Status.INTERRUPTED, "stopped before it began", None
+        epochs.extend(trial.again)
+        if self._done(trial, epochs):
+            return None
+        # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
+        known_data = trial.order.known_data
+        if epochs or (known_data is not None and self._loaded().facts().data == known_data):
+            return Status.RUNNING, "", None
+        return None
+
+    def _note_unread_parameters(self, trial: _Trial) -> None:
+        """Add notices about parameters and settings that the trainable has not read in its epochs."""
+        self._notices += self._unread.told(trial.order.assignment.params)
+        if isinstance(self._trainable, FunctionTrainable):
             self._notices += self._unread.told_of_settings(self._trainable.training_read)
+
+    def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
+        """Return the state of the trial after a step, and save it if it must be saved.
+
+        ``stop_reason`` is what the trainable gave as the reason if it has stopped by itself.
+        """
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
-        if self._done(trial, epochs):
-            return self._complete(
-                trial, epochs, "" if trial.done >= trial.epochs else self._reached(trial, epochs) or ""
-            )
+        if trial.done >= trial.epochs:
+            return self._complete(trial, epochs, "")
+        reached = self._reached(trial, epochs)
+        if reached is not None:
+            return self._complete(trial, epochs, reached)
         if not trial.paused:
-            why = f": {told}" if told else ""
+            why = f": {stop_reason}" if stop_reason else ""
             return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
+        self._save_if_due(trial, epochs)
+        return Status.RUNNING, "", None
+
+    def _save_if_due(self, trial: _Trial, epochs: list[EpochReported]) -> None:
+        """Save a trial that moves, may be pruned or paused, or whose checkpoint is due."""
         if trial.moves:
             self._save(trial, epochs)
-            return Status.RUNNING, "", None
+            return
         decided = trial.done in trial.order.decision_epochs  # it may be pruned, and its checkpoints deleted
         if decided and trial.order.waits:
             self._save(trial, epochs)
@@ -399,18 +451,20 @@ class Worker:
             self._save(trial, epochs, beside=not decided)
         elif decided:
             trial.saver.settle()
-        return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest intact checkpoint if it has one."""
         inputs.declared_by(self._loaded())  # an invalid one ends the trial before it trains
         trial.saver.finish(kept=False)
-        trial.done, trial.again, trial.paused = 0, (), False
+        trial.done = 0
+        trial.again = ()
+        trial.paused = False
         kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
         while True:
             with checkpoints.disk_faults():
                 path = next(kept, None)
-            trainable, trial.since = self._loaded(), time.monotonic()
+            trainable = self._loaded()
+            trial.since = time.monotonic()
             if path is None:
                 trainable.begin(self._assignment(trial))
                 break
@@ -432,7 +486,8 @@ class Worker:
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
-            trial.done, trial.again = done, manifest.reports
+            trial.done = done
+            trial.again = manifest.reports
             self._absorb(manifest.inputs)
             break
         trial.history = [*trial.again]
@@ -471,7 +526,8 @@ class Worker:
 
         If several trials are trained together, each pays its part. Empty without a price.
         """
-        since, self._held_since = self._held_since, time.monotonic()
+        since = self._held_since
+        self._held_since = time.monotonic()
         if self._price is None:
             return {}
         gpus = trial.order.assignment.devices.gpus * self._job.workers
@@ -508,7 +564,8 @@ class Worker:
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """Return the saver of a trial that begins, or continues from the checkpoint of ``epoch``."""
         best = min(map(self._loss, reports), default=math.inf)
-        job, folder = self._job, checkpoints.of_trial(self._job.folder, trial)
+        job = self._job
+        folder = checkpoints.of_trial(job.folder, trial)
         sender = None
         if job.store is not None:
             store = ObjectStore(job.store)
@@ -529,7 +586,8 @@ class Worker:
             other_code=inputs.changed_modules(self._job),
             lived_s=time.monotonic() - trial.since,
         )
-        if stale := self._stale():
+        stale = self._stale()
+        if stale:
             numerics = {"differs": stale, **facts.numerics}
             facts = structs.replace(facts, reproducible=False, numerics=numerics)
         if trial.saver.blocked_s:

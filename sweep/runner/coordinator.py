@@ -84,7 +84,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
-        self._parent = searcher.parent if isinstance(searcher, Population) else lambda place: None
+        self._population = searcher if isinstance(searcher, Population) else None
         self._pauses = Pauses(searcher, scheduler, self._open)
         self._resumed = False
         self._is_open = False  # the whole log has been replayed
@@ -138,13 +138,16 @@ class Coordinator:
             self.recall(event)
         self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION)])
-        self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
-        states = self._ledger.trials.values()
-        failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
+        ends = [self._recovered(trial) for trial in self._open.values()]
+        self._emit([end for end in ends if end])
+        failed: list[int] = []
+        if retry_failed:
+            failed = [state.number for state in self._ledger.trials.values() if state.status is Status.FAILED]
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
-        self._emit([again(trial=trial) for trial in failed])
-        there = [one for trial, one in self._open.items() if self._auxiliary.has(trial) or not confirming]
-        self._again.extend(one.state.number for one in sorted(there, key=lambda one: (one.paused, one.state.number)))
+        self._emit([again(trial=number) for number in failed])
+        resumable = [trial for number, trial in self._open.items() if self._auxiliary.has(number) or not confirming]
+        resumable.sort(key=lambda trial: (trial.paused, trial.state.number))
+        self._again.extend(trial.state.number for trial in resumable)
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
 
@@ -164,12 +167,13 @@ class Coordinator:
             if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
                 answer = None
-            given = trial.started.trial in self._open and trial.started.trial not in self._again
-            if given and not self.stopping:
-                self._out.add(trial.started.trial)
+            number = trial.started.trial
+            must_train = number in self._open and number not in self._again
+            if must_train and not self.stopping:
+                self._out.add(number)
                 trial.interrupted = False
                 known_data = answer.data if answer else None
-                devices = self._sharing.devices(trial.started.trial, trial.started.params)
+                devices = self._sharing.devices(number, trial.started.params)
                 return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
         return None
 
@@ -229,46 +233,68 @@ class Coordinator:
             self._check_limits()
             for trial, reason in self._watch.overdue():
                 self._dismiss(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
-        doomed, self._doomed = self._doomed, []
+        doomed = self._doomed
+        self._doomed = []
         return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Process one step of a worker; return whether the trial continues there."""
         self._hooks.look(self)
-        there = self._open.get(trial)
-        if there is None or trial not in self._out:  # a worker that was considered lost has come back
+        open_trial = self._open.get(trial)
+        if open_trial is None or trial not in self._out:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
-        there.accumulate, there.outgrown = progress.accumulate or there.accumulate, progress.outgrown
-        fresh, lacks = self._terms.fresh(there, progress.epochs, progress.facts)
+        open_trial.accumulate = progress.accumulate or open_trial.accumulate
+        open_trial.outgrown = progress.outgrown
+        fresh, lacks = self._terms.fresh(open_trial, progress.epochs, progress.facts)
         end = lacks or progress.end
-        end = end and self._terms.spared(end, there.state.retries)
+        end = end and self._terms.spared(end, open_trial.state.retries)
         if progress.fault:
             self._fail(progress.fault)
-        if not self._check_first(fresh, end) or not self._hear(there, fresh, end):
+        if not self._check_first(fresh, end) or not self._hear(open_trial, fresh, end):
             self._out.discard(trial)
             return False
-        if trial in self._out and (overdue := there.overdue()):
-            self._emit([structs.replace(overdue, facts=progress.facts)])
-        elif there.unwanted and trial in self._open:
-            self._emit([structs.replace(there.dismissed(UNWANTED), facts=progress.facts)])
-        elif end and end.again and trial not in self._out:
+        if trial in self._out:
+            self._decide_on_running(open_trial, progress, has_new_epochs=bool(fresh))
+        elif open_trial.unwanted and trial in self._open:
+            self._end_unwanted(open_trial, progress.facts)
+        elif end and end.again:
             self._wait(trial, spoilt=progress.spoilt is not None)
-        elif trial in self._out and fresh and self._pauses.why(there):
-            self._leave(there, progress.facts)
-        elif trial in self._out and progress.moves:
+        return trial in self._out
+
+    def _decide_on_running(self, open_trial: OpenTrial, progress: Progress, *, has_new_epochs: bool) -> None:
+        """End, pause or move a trial that its worker would continue, if there is a reason; the first reason counts."""
+        trial = open_trial.started.trial
+        overdue = open_trial.overdue()
+        if overdue:
+            self._emit([structs.replace(overdue, facts=progress.facts)])
+        elif open_trial.unwanted and trial in self._open:
+            self._end_unwanted(open_trial, progress.facts)
+        elif has_new_epochs and self._pauses.why(open_trial):
+            self._leave(open_trial, progress.facts)
+        elif progress.moves:
             self._watch.end(trial)
             self._out.discard(trial)
             self._wait(trial, spoilt=progress.spoilt is not None)
-        elif trial in self._out and progress.data_known and (answer := self._recall(there)):
-            self._known_data.add(answer.data)
-            if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
-                self._out.discard(trial)
-                self._again.appendleft(trial)
-        return trial in self._out
+        elif progress.data_known:
+            self._answer_running(open_trial)
+
+    def _end_unwanted(self, open_trial: OpenTrial, facts: Facts) -> None:
+        self._emit([structs.replace(open_trial.dismissed(UNWANTED), facts=facts)])
+
+    def _answer_running(self, open_trial: OpenTrial) -> None:
+        """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
+        answer = self._recall(open_trial)
+        if answer is None:
+            return
+        trial = open_trial.started.trial
+        self._known_data.add(answer.data)
+        if self._answer(open_trial, answer) and trial in self._out:  # its worker has begun it without the checkpoint
+            self._out.discard(trial)
+            self._again.appendleft(trial)
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
         """Handle a lost worker. Return True if the trial will be retried elsewhere; retries are limited.
@@ -281,25 +307,26 @@ class Coordinator:
             if trial in self._open:  # it may have been stopped on request since
                 self._again.append(trial)
             return False
-        there = self._open.get(trial)
-        if there is None or trial not in self._out:
+        open_trial = self._open.get(trial)
+        if open_trial is None or trial not in self._out:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
-        if there.outgrown and not there.unwanted:  # it needs another process
-            there.outgrown, there.moved = False, True
+        if open_trial.outgrown and not open_trial.unwanted:  # it needs another process
+            open_trial.outgrown = False
+            open_trial.moved = True
             self._out.discard(trial)
             self._again.appendleft(trial)
             return False
-        there.restarts += lost == "worker"
-        there.lost_nodes += lost == "node"
-        if there.unwanted:
-            self._emit([there.dismissed(UNWANTED)])
+        open_trial.restarts += lost == "worker"
+        open_trial.lost_nodes += lost == "node"
+        if open_trial.unwanted:
+            self._emit([open_trial.dismissed(UNWANTED)])
             return False
-        if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
-            times = there.restarts + there.lost_nodes - 1
-            end = there.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
-            end = self._terms.spared(end, there.state.retries)
+        if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
+            times = open_trial.restarts + open_trial.lost_nodes - 1
+            end = open_trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
+            end = self._terms.spared(end, open_trial.state.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
@@ -315,12 +342,12 @@ class Coordinator:
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
         """End one trial for good, after its present epoch or ``now``."""
-        there = self._open.get(trial)
-        if there is None:
+        open_trial = self._open.get(trial)
+        if open_trial is None:
             return
-        there.unwanted = True
+        open_trial.unwanted = True
         if now or trial not in self._out:
-            self._dismiss(there, there.dismissed(UNWANTED))
+            self._dismiss(open_trial, open_trial.dismissed(UNWANTED))
 
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
@@ -331,8 +358,8 @@ class Coordinator:
         asked = self.stopping in (INTERRUPTED, UNWANTED)
         late = asked and self._auxiliary.complete()  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
-        there = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
-        finished = late or (not self.stopping and not there and self._all_started)
+        unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
+        finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = "finished" if finished else self.stopping or "the backend gave up"
         ends = [one.end(Status.INTERRUPTED, reason, Facts()) for one in self._open.values() if not one.interrupted]
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
@@ -369,7 +396,9 @@ class Coordinator:
         """
         started = self._auxiliary.baseline()
         if started is None and not self._confirming and (chosen := self._upcoming.choose(worker)) is not None:
-            started = self._auxiliary.searched(*chosen, self._parent(chosen[0]))
+            place = chosen[0]
+            parent = self._population.parent(place) if self._population else None
+            started = self._auxiliary.searched(*chosen, parent)
         self._all_started = started is None
         searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:

@@ -137,10 +137,12 @@ def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, floa
     for epoch in counted:
         seconds = epoch.ended - epoch.begun
         examples.setdefault(epoch.structure, []).append((epoch.examples_per_s * seconds, seconds))
-    return {
-        name: math.fsum(count for count, _ in found) / math.fsum(seconds for _, seconds in found)
-        for name, found in examples.items()
-    }
+    rates = {}
+    for name, measured in examples.items():
+        total_examples = math.fsum(count for count, _ in measured)
+        total_seconds = math.fsum(seconds for _, seconds in measured)
+        rates[name] = total_examples / total_seconds
+    return rates
 
 
 def _busy(epoch: Epoch, all_of_them: Sequence[Epoch]) -> float:
@@ -259,10 +261,9 @@ class Sharing:
         if there is None or facts.structure is None or there.structure == facts.structure:
             return
         there.structure = facts.structure
-        self._epochs = deque(
-            (replace(epoch, structure=facts.structure) if epoch.trial == trial else epoch for epoch in self._epochs),
-            REMEMBERED,
-        )
+        for index, epoch in enumerate(list(self._epochs)):
+            if epoch.trial == trial:
+                self._epochs[index] = replace(epoch, structure=facts.structure)
 
     def _hear(self, event: EpochReported, trial: _Trial) -> None:
         gpus, measures = event.measures["gpus"], event.measures

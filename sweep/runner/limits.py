@@ -99,7 +99,12 @@ class Limits:
 
     def _finish(self, trial: TrialState, event: TrialEnded) -> None:
         if event.status is Status.FAILED:
-            self._alike = (self._alike if event.reason == self._last_failure else 0) + 1 if event.regardless else 0
+            if not event.regardless:
+                self._alike = 0
+            elif event.reason == self._last_failure:
+                self._alike += 1
+            else:
+                self._alike = 1
             self._last_failure = event.reason
         else:
             self._failures.clear()
@@ -108,7 +113,8 @@ class Limits:
             self._failures.append(trial.params)
         if event.waits or event.status not in JUDGED:
             return  # trials that wait until the search is over end with it
-        completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
+        completed = event.status is Status.COMPLETED
+        loss = self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
             self._best_loss = loss
             self._since_better = 0
@@ -213,10 +219,13 @@ class Timeouts:
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events with this session's driving time, from which durations and budgets are computed."""
         now_s = round(self.session_s, 3)
-        return [
-            event if isinstance(event, SessionStarted | ModelTested) else structs.replace(event, driven_s=now_s)
-            for event in events
-        ]
+        stamped: list[Event] = []
+        for event in events:
+            if isinstance(event, SessionStarted | ModelTested):
+                stamped.append(event)
+            else:
+                stamped.append(structs.replace(event, driven_s=now_s))
+        return stamped
 
     def recall(self, number: int, time_s: float) -> None:
         """Add the time of an epoch from an earlier session."""

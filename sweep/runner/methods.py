@@ -139,7 +139,11 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: fmean(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
+    means = {}
+    for name in rows[0]:
+        if all(name in row for row in rows):
+            means[name] = fmean(row[name] for row in rows)
+    return means
 
 
 METHODS = tuple(name for name in get_args(Method) if name not in POPULATIONS)

@@ -177,7 +177,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     searcher = methods.searcher(spec, folders)
     basis.learn(searcher)
     began = time.monotonic()
-    first = tuple(_suggested(searcher, min(sample, configurations or sample)))
+    first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     allowed = allowed_share(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
@@ -230,7 +230,7 @@ def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None
         )
 
 
-def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
+def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
     for number in range(count):
         params = searcher.suggest(number)
         if params is None:
@@ -243,18 +243,21 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
 
     They are those to come or, if the method learns, random draws of the space.
     """
-    enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
+    enough = LOOKED_AT_THIN if thin else LOOKED_AT
+    if spec.method == "grid":
+        enough = MOST_GRID
     few = configurations is not None and configurations <= enough
     if searcher.foresees:
-        seen = list(_suggested(searcher, min(configurations or enough, enough)))
-        return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
+        seen = list(_iterate_suggestions(searcher, min(configurations or enough, enough)))
+        description = f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"
+        return description, seen
     if thin:
-        points = _suggested(random_search(spec.space, spec.seed), enough)
+        points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
         points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
     seen = list(islice(points, enough))
-    return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
+    return f"{len(seen)} draws of the space", seen or list(_iterate_suggestions(searcher, 1))
 
 
 BINS = 12
@@ -296,13 +299,13 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
     numbers = [value for value in values if is_number(value)]
     continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
-        bins = _by_value(parameter, values)
+        bins = _count_by_value(parameter, values)
     else:
-        bins = _by_range(numbers, log=domains.is_log(parameter.domain, numbers))
+        bins = _count_by_range(numbers, log=domains.is_log(parameter.domain, numbers))
     return Histogram(parameter.name, tuple(bins), len(configurations))
 
 
-def _by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
+def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
     order = [*(choices(parameter.domain) or ()), *numbers, *values]
@@ -316,11 +319,13 @@ def _by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
             yield Bin(known[text], None, count)
 
 
-def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
+def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
     low, high = min(numbers), max(numbers)
     scaled = (math.log(low), math.log(high)) if log else (low, high)
-    edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(BINS + 1)]
-    edges = [low, *(math.exp(edge) if log else edge for edge in edges[1:-1]), high]
+    inner_edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(1, BINS)]
+    if log:
+        inner_edges = [math.exp(edge) for edge in inner_edges]
+    edges = [low, *inner_edges, high]
     for index, (left, right) in enumerate(pairwise(edges)):
         last = index == BINS - 1
         yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))

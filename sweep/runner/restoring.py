@@ -295,10 +295,7 @@ def evaluate_tests(
     Raises:
         StoreError: if the log cannot be written.
     """
-    ledger = Ledger(keep_epochs=False)
-    for _ in ledger.follow(folder.log):
-        pass
-    trials = due_tests(ledger, spec)
+    trials = _read_due_tests(folder, spec)
     trainable: Trainable | None = None
     count = 0
     if not trials or is_over() or not _offers_test(folder, spec, given):
@@ -318,7 +315,7 @@ def evaluate_tests(
             try:
                 restored = begin(find(folder, trial), given, trainable)
                 trainable = restored.trainable
-                metrics = _tested(trainable)
+                metrics = _run_test(trainable)
             except InputError as error:
                 say(f"trial {trial} is not tested: {error}")
                 continue
@@ -336,6 +333,14 @@ def evaluate_tests(
     return count
 
 
+def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
+    """Return `due_tests` according to the log of a results folder."""
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(folder.log):
+        pass
+    return due_tests(ledger, spec)
+
+
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
     """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
     try:
@@ -344,7 +349,7 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
         return True
 
 
-def _tested(trainable: object) -> dict[str, float] | None:
+def _run_test(trainable: object) -> dict[str, float] | None:
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None
     if found is None:

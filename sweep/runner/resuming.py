@@ -136,9 +136,12 @@ def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
         return value
     first, *rest = keys
     if isinstance(content, list):
-        return [_with(item, rest, value) if at == first else item for at, item in enumerate(content)]
-    there = content if isinstance(content, dict) else {}
-    return {**there, str(first): _with(there.get(str(first)), rest, value)}
+        items = []
+        for index, item in enumerate(content):
+            items.append(_with(item, rest, value) if index == first else item)
+        return items
+    mapping = content if isinstance(content, dict) else {}
+    return {**mapping, str(first): _with(mapping.get(str(first)), rest, value)}
 
 
 def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:

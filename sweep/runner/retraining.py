@@ -116,7 +116,11 @@ def check_joins(source: Source) -> None:
 
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
     """Change a sweep file to train on all data: metrics use that data, constraints on held-out data are removed."""
-    keys["constraints"] = [one.text for one in constraints if not any(name.startswith("val_") for name in one.names)]
+    kept: list[Value] = []
+    for constraint in constraints:
+        if not any(name.startswith("val_") for name in constraint.names):
+            kept.append(constraint.text)
+    keys["constraints"] = kept
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
     for metric in _metrics(keys):

@@ -232,14 +232,17 @@ class Session:
         searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say)
         scheduler = methods.scheduler(spec, job.import_folders)
-        keeper, answers, data = CheckpointKeeper(folder.path, spec), _Answers(), _Data(spec.name)
+        keeper = CheckpointKeeper(folder.path, spec)
+        answers = _Answers()
+        data = _Data(spec.name)
 
         def listen(change: Change) -> None:
             keeper.on(change)
             view.on(change.event)
             answers.on(change)
-            if told := data.on(change):
-                view.say(told)
+            notice = data.on(change)
+            if notice:
+                view.say(notice)
             if isinstance(change, Ended) and change.event.facts.other_code:
                 note_other_code(folder)
 
@@ -259,17 +262,7 @@ class Session:
             )
             devices = planning.devices(spec, options.simulated_gpus)
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
-
-            def past() -> Iterator[Event]:
-                """Replay the logged events in the coordinator and yield each; there may be too many to keep."""
-                with naming(self.folder.log):
-                    for event in store_log.read(self.folder.log):
-                        change = coordinator.recall(event)
-                        keeper.recall(change)
-                        data.on(change)
-                        yield event
-
-            view.replay(past())
+            view.replay(self._replay(coordinator, keeper, data))
             keeper.begin()
             followers = ExitStack()
             try:
@@ -289,9 +282,29 @@ class Session:
                     raise
                 ended = coordinator.close()
             finally:
-                full = _closed(followers)
+                full = _close_followers(followers)
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     keeper.close()
+        return self._conclude(coordinator, view, answers, full=full, ended=ended)
+
+    def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:
+        """Replay the logged events in the coordinator and yield each; there may be too many to keep."""
+        with naming(self.folder.log):
+            for event in store_log.read(self.folder.log):
+                change = coordinator.recall(event)
+                keeper.recall(change)
+                data.on(change)
+                yield event
+
+    def _conclude(
+        self, coordinator: Coordinator, view: View, answers: _Answers, *, full: str | None, ended: bool
+    ) -> Outcome:
+        """Tell the user what was reused and why the session ended, and return the outcome.
+
+        ``full`` is why the tables could not be written, and ``ended`` what `Coordinator.close` has returned. Raises the
+        error that has ended the sweep, if there was one.
+        """
+        spec = self.spec
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
@@ -300,7 +313,7 @@ class Session:
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
         fault = coordinator.fault or full
-        interrupted = fault is not None or (ending.asked and not ended)
+        interrupted = fault is not None or (self.ending.asked and not ended)
         return Outcome(self.folder, coordinator.completed, coordinator.stopping, interrupted, fault)
 
 
@@ -347,7 +360,7 @@ class _Data:
         return self._told
 
 
-def _closed(followers: ExitStack) -> str | None:
+def _close_followers(followers: ExitStack) -> str | None:
     """Close the followers; return why the tables could not be updated, or None.
 
     The tables are derived from the log, so nothing is lost.

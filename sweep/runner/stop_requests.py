@@ -82,12 +82,18 @@ class Ending:
 
         A user's own process is not ended; the driver's thread ends the session at its next look.
         """
-        first, self.lost = not self.lost, self.lost or why
-        if self._embedded or not first:
+        if self.lost:
+            return
+        self.lost = why
+        if self._embedded:
             return
         self.making.acquire(timeout=_LEAVING_S)
         again = self._again if self._folder.info.exists() else "start it again"
-        interruption.exit_now(f"{why}; {again}", self._view.close if self._view else lambda: None)
+        interruption.exit_now(f"{why}; {again}", self._close_view)
+
+    def _close_view(self) -> None:
+        if self._view:
+            self._view.close()
 
     def check(self, before: str) -> None:
         """Raise `Interrupted` if a signal came before the session began."""

@@ -204,8 +204,10 @@ class Terms:
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
         """Return a hint that a metric such as ``val/loss`` needs backquotes in a constraint; empty if not needed."""
         texts = [one.text for one in self._spec.constraints if name in one.names]
-        torn = [metric for metric in epoch.metrics if name in metric and any(metric in text for text in texts)]
-        return f"put a name such as {torn[0]} in backquotes: `{torn[0]}`" if torn else ""
+        for metric in epoch.metrics:
+            if name in metric and any(metric in text for text in texts):
+                return f"put a name such as {metric} in backquotes: `{metric}`"
+        return ""
 
 
 class AuxiliaryTrials:
@@ -446,7 +448,13 @@ class Pauses:
 
         ``rest``: nothing is running and `last` returned None, so that no paused trial can resume (see `Pausing`).
         """
-        whys = self._rule.dropped(rest=rest) if self._rule else {}
-        numbers = {one.state.place: number for number, one in self._trials.items()} if whys else {}
-        there = [(self._trials[numbers[place]], why) for place, why in whys.items() if place in numbers]
-        return [structs.replace(one.end(Status.PRUNED, why, Facts()), waits=rest) for one, why in there]
+        reasons = self._rule.dropped(rest=rest) if self._rule else {}
+        if not reasons:
+            return []
+        trials_by_place = {trial.state.place: trial for trial in self._trials.values()}
+        ends = []
+        for place, reason in reasons.items():
+            if place in trials_by_place:
+                end = trials_by_place[place].end(Status.PRUNED, reason, Facts())
+                ends.append(structs.replace(end, waits=rest))
+        return ends

@@ -82,7 +82,9 @@ def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
     Bounded scales include both ends; the others use the midpoints of ``count`` equal probabilities.
     """
     middles = [(i + 0.5) / count for i in range(count)]
-    ends = [i / (count - 1) for i in range(count)] if count > 1 else middles
+    ends = middles
+    if count > 1:
+        ends = [i / (count - 1) for i in range(count)]
     match domain:
         case Normal() | LogNormal() | Beta():
             points = [_quantile(domain, u) for u in middles]
@@ -171,9 +173,12 @@ class Belief:
         return around, max(around.cdf(0.0), 1e-15), min(around.cdf(1.0), 1 - 1e-15)
 
     def _weighted(self, domain: Categorical) -> Categorical:
-        odds = [ODDS[self.confidence] if key(value) == key(self.value) else 1.0 for value in domain.values]
-        weights = [weight * odd for weight, odd in zip(_probabilities(domain), odds, strict=True)]
-        return Categorical(domain.values, tuple(weight / sum(weights) for weight in weights))
+        weights = []
+        for value, probability in zip(domain.values, _probabilities(domain), strict=True):
+            odds = ODDS[self.confidence] if key(value) == key(self.value) else 1.0
+            weights.append(probability * odds)
+        total = sum(weights)
+        return Categorical(domain.values, tuple(weight / total for weight in weights))
 
 
 def _probabilities(domain: Categorical) -> tuple[float, ...]:

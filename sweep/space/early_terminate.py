@@ -205,19 +205,22 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
         case NoTermination() | Own():
             return ()
         case Asha(min_iter, max_iter, eta, count):
-            rungs = _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))
+            rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
             return tuple(_between(map(math.ceil, rungs[b:]), epochs) for b in range(count))
         case AshaPromotion(min_iter, max_iter, eta):
-            return (_between(map(math.ceil, _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))), epochs),)
+            rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
+            candidates = list(map(math.ceil, rungs))
         case Pasha(min_iter=min_iter, eta=eta) | FreezeThaw(min_iter=min_iter, eta=eta):
-            return (_between(map(math.ceil, _growing(min_iter, eta, epochs - 1)), epochs),)
+            candidates = list(map(math.ceil, _list_rungs(min_iter, eta, epochs - 1)))
         case Hyperband(max_iter=int(max_iter), s=int(s), eta=eta):
-            return (_between((int(max_iter / eta**k) for k in range(1, s + 1)), epochs),)
+            candidates = [int(max_iter / eta**k) for k in range(1, s + 1)]
         case Hyperband(min_iter=int(min_iter), eta=eta):
-            return (_between(map(int, _growing(min_iter, eta, epochs)), epochs),)
+            candidates = list(map(int, _list_rungs(min_iter, eta, epochs)))
         case Median(first):
-            return (_between(range(first, epochs), epochs),)
-    raise ValueError(f"not a rule: {rule}")
+            candidates = list(range(first, epochs))
+        case _:
+            raise ValueError(f"not a rule: {rule}")
+    return (_between(candidates, epochs),)
 
 
 def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
@@ -225,7 +228,7 @@ def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 
 
-def _growing(first: float, eta: float, limit: int) -> list[float]:
+def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
     """Return ``first * eta**k`` up to the limit, at most 100 of them, as in W&B."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 

@@ -84,7 +84,7 @@ class Expression:
         """
         if len(text) > MAX_LENGTH:
             raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
-        line, quoted = _unquoted(" ".join(text.splitlines()))
+        line, quoted = _replace_quoted_names(" ".join(text.splitlines()))
         indent = len(line) - len(line.lstrip())
         try:
             with warnings.catch_warnings():
@@ -120,7 +120,7 @@ class Expression:
 _QUOTED = re.compile("`([^`]+)`")
 
 
-def _unquoted(line: str) -> tuple[str, dict[str, str]]:
+def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
     """Replace each name in backquotes by a word of the same length; return the line, and the names by these words."""
     # Hangul, which is rare in sweep files
     letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)
@@ -138,44 +138,64 @@ def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     """Yield the names of parameters in a tree. Raises `ExpressionError` for a node that is not allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
-    parts: list[ast.expr] = []
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = _dotted(node)
+        if name:
+            if name not in _WORDS:
+                yield name
+            return
+    for part in _get_operands(text, node):
+        yield from _names(text, part, depth + 1)
+
+
+def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
+    """Return the operands of a node other than a name. Raises `ExpressionError` for a node that is not allowed."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             if isinstance(value, int | float) and not abs(value) <= MAX_MAGNITUDE:
                 raise ExpressionError(text, node.col_offset + 1, f"number beyond {MAX_MAGNITUDE:g}")
-        case ast.Name() | ast.Attribute() if name := _dotted(node):
-            if name not in _WORDS:
-                yield name
+            operands: list[ast.expr] = []
         case ast.BinOp(left=left, right=right) if type(node.op) in _ARITHMETIC:
-            parts = [left, right]
+            operands = [left, right]
         case ast.UnaryOp(op=ast.Not() | ast.UAdd() | ast.USub(), operand=operand):
-            parts = [operand]
+            operands = [operand]
         case ast.BoolOp(values=values):
-            parts = values
+            operands = values
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            parts = [test, body, orelse]
-        case ast.Compare(left=left, ops=ops, comparators=rights):
-            parts = [left]
-            for op, right in zip(ops, rights, strict=True):
-                match op, right:
-                    case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
-                        parts += elements
-                    case ast.In() | ast.NotIn() | ast.Is() | ast.IsNot(), _:
-                        raise ExpressionError(text, right.col_offset + 1, "expected a list, as in: x in [1, 2]")
-                    case _:
-                        parts.append(right)
+            operands = [test, body, orelse]
+        case ast.Compare():
+            operands = _get_compared(text, node)
+        case ast.Call():
+            operands = _get_arguments(text, node)
+        case _:
+            raise ExpressionError(text, node.col_offset + 1, "only arithmetic and comparisons are possible")
+    return operands
+
+
+def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
+    """Return what is compared, with the elements of lists in place of the lists."""
+    compared = [node.left]
+    for op, right in zip(node.ops, node.comparators, strict=True):
+        match op, right:
+            case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
+                compared += elements
+            case ast.In() | ast.NotIn() | ast.Is() | ast.IsNot(), _:
+                raise ExpressionError(text, right.col_offset + 1, "expected a list, as in: x in [1, 2]")
+            case _:
+                compared.append(right)
+    return compared
+
+
+def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call of a known function."""
+    match node:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             _, fewest, most = _FUNCTIONS[name]
             if not fewest <= len(args) <= most:
                 raise ExpressionError(text, node.col_offset + 1, f"wrong number of arguments for {name}")
-            parts = args
-        case ast.Call():
-            known = ", ".join(sorted(_FUNCTIONS))
-            raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
-        case _:
-            raise ExpressionError(text, node.col_offset + 1, "only arithmetic and comparisons are possible")
-    for part in parts:
-        yield from _names(text, part, depth + 1)
+            return args
+    known = ", ".join(sorted(_FUNCTIONS))
+    raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
 
 
 def _dotted(node: ast.expr) -> str | None:
@@ -198,15 +218,42 @@ class _Evaluation:
             case ast.Constant(value=bool() | int() | float() | str() | None as constant):
                 return constant
             case ast.Name() | ast.Attribute():
-                name = _dotted(node) or ""
-                if name in _WORDS:
-                    return _WORDS[name]
-                if name not in self.params:
-                    raise self.error(node, f"no parameter {name!r}")
-                found = self.params[name]
-                return self.bounded(node, found) if isinstance(found, float) else found  # a metric may be NaN
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.look_up(node)
+            case ast.UnaryOp(op=ast.Not()) | ast.BoolOp() | ast.Compare():
+                return self.decide(node)
+            case ast.UnaryOp() | ast.BinOp() | ast.Call():
+                return self.calculate(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.value(body if self.truth(test) else orelse)
+        raise self.error(node, "cannot be evaluated")
+
+    def look_up(self, node: ast.Name | ast.Attribute) -> Value:
+        """Return the value of a parameter or metric, or of a word such as ``true``."""
+        name = _dotted(node) or ""
+        if name in _WORDS:
+            return _WORDS[name]
+        if name not in self.params:
+            raise self.error(node, f"no parameter {name!r}")
+        value = self.params[name]
+        return self.bounded(node, value) if isinstance(value, float) else value  # a metric may be NaN
+
+    def decide(self, node: ast.expr) -> bool:
+        """Return the value of ``not``, ``and``, ``or`` or a comparison."""
+        match node:
+            case ast.UnaryOp(operand=operand):
                 return not self.truth(operand)
+            case ast.BoolOp(op=ast.And(), values=values):
+                return all(self.truth(value) for value in values)
+            case ast.BoolOp(values=values):
+                return any(self.truth(value) for value in values)
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                lefts = [left, *rights[:-1]]
+                return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
+        raise self.error(node, "cannot be evaluated")
+
+    def calculate(self, node: ast.expr) -> float:
+        """Return the value of an arithmetic operation or a function."""
+        match node:
             case ast.UnaryOp(op=op, operand=operand):
                 number = self.number(operand)
                 return -number if isinstance(op, ast.USub) else number
@@ -214,15 +261,6 @@ class _Evaluation:
                 return self.compute(node, _ARITHMETIC[type(op)], self.number(left), self.number(right))
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self.compute(node, _FUNCTIONS[name][0], *map(self.number, args))
-            case ast.BoolOp(op=ast.And(), values=values):
-                return all(self.truth(value) for value in values)
-            case ast.BoolOp(values=values):
-                return any(self.truth(value) for value in values)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.value(body if self.truth(test) else orelse)
-            case ast.Compare(left=left, ops=ops, comparators=rights):
-                lefts = [left, *rights[:-1]]
-                return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
         raise self.error(node, "cannot be evaluated")
 
     def compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:

@@ -201,7 +201,10 @@ class Resources(Block):
         given = self.price_per_gpu_hour
         if not isinstance(given, dict):
             return given
-        return {kind: each.prices if isinstance(each, Markets) else each for kind, each in given.items()}
+        prices = {}
+        for kind, price in given.items():
+            prices[kind] = price.prices if isinstance(price, Markets) else price
+        return prices
 
     @property
     def processes(self) -> int:

@@ -202,26 +202,33 @@ def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyP
     if isinstance(domain, Tied):
         document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
     elif not contains(domain, value):
-        document.mistake(path, f"{show(value)}, expected {_possible(domain)}")
-    elif ungiven := sorted(name for name in (parameter.when.names if parameter.when else ()) if name not in start):
-        what = f"exists for some values of {ungiven[0]!r} alone, which is not given"
-        document.mistake(path, what, f"give {ungiven[0]!r} as well", at_key=True)
+        document.mistake(path, f"{show(value)}, expected {_describe_possible(domain)}")
+    elif parameter.when is not None:
+        missing = sorted(name for name in parameter.when.names if name not in start)
+        if missing:
+            what = f"exists for some values of {missing[0]!r} alone, which is not given"
+            document.mistake(path, what, f"give {missing[0]!r} as well", at_key=True)
 
 
-def _possible(domain: Domain) -> str:
+def _describe_possible(domain: Domain) -> str:
     """Describe the values that a parameter can have."""
     match domain:
         case Constant(value):
             return flow(value)
         case Categorical():
             values = choices(domain) or ()
-            return "one of " + ", ".join([*map(flow, values[:LISTED]), *(["..."] if len(values) > LISTED else [])])
+            listed = [flow(value) for value in values[:LISTED]]
+            if len(values) > LISTED:
+                listed.append("...")
+            return f"one of {', '.join(listed)}"
         case Tied():
             return "nothing"
         case _:
             low, high = bounds(domain)
             step = quantum(domain)
-            number = "a number" if step is None else "a whole number" if step == 1 else f"a multiple of {step:g}"
+            number = "a number"
+            if step is not None:
+                number = "a whole number" if step == 1 else f"a multiple of {step:g}"
             return f"{number} from {low:g} to {high:g}"
 
 
@@ -245,55 +252,71 @@ def read_baseline(
     parameters = {parameter.name: parameter for parameter in space.parameters}
     before = document.found
     for name, value in given.items():
-        if name not in parameters:
-            document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
-        elif expected := _unlike(parameters[name], value):
-            document.mistake((*path, name), f"{show(value)}, expected {expected}")
+        _check_baseline_value(parameters, name, value, path, document)
     if document.found > before:
         return None
-    whole: dict[str, Value] = {}
-    known = -1
-    while len(whole) > known:  # conditions and ties may refer to later parameters
-        known = len(whole)
-        for parameter in space.parameters:
-            _add(parameter, given, whole)
+    baseline = _complete_baseline(given, space)
     for name in given:
-        if name not in whole:
+        if name not in baseline:
             what = f"{name!r} does not apply with the other values"
             document.mistake((*path, name), what, "remove it", at_key=True)
     if document.found > before:
         return None
-    missing = [p.name for p in space.parameters if p.name not in whole and p.when is None]
+    missing = [p.name for p in space.parameters if p.name not in baseline and p.when is None]
     if missing:
         notes.append(f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one")
-    return {parameter.name: whole[parameter.name] for parameter in space.parameters if parameter.name in whole}
+    return {parameter.name: baseline[parameter.name] for parameter in space.parameters if parameter.name in baseline}
 
 
-def _add(parameter: Parameter, given: Mapping[str, Value], whole: dict[str, Value]) -> None:
-    name, domain = parameter.name, parameter.domain
-    if name in whole:
+def _check_baseline_value(
+    parameters: Mapping[str, Parameter], name: str, value: Value, path: KeyPath, document: Document
+) -> None:
+    """Note a mistake if there is no such parameter, or if its values are of another kind."""
+    if name not in parameters:
+        document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
         return
-    if parameter.when is not None and not (parameter.when.names <= whole.keys() and parameter.when.holds(whole)):
+    expected = _find_expected_kind(parameters[name], value)
+    if expected:
+        document.mistake((*path, name), f"{show(value)}, expected {expected}")
+
+
+def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
+    """Return the given values that apply, with constants and tied parameters."""
+    baseline: dict[str, Value] = {}
+    known = -1
+    while len(baseline) > known:  # conditions and ties may refer to later parameters
+        known = len(baseline)
+        for parameter in space.parameters:
+            _add_value(parameter, given, baseline)
+    return baseline
+
+
+def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[str, Value]) -> None:
+    name = parameter.name
+    domain = parameter.domain
+    if name in baseline:
+        return
+    when = parameter.when
+    if when is not None and not (when.names <= baseline.keys() and when.holds(baseline)):
         return
     if name in given:
         value = given[name]
-        whole[name] = as_drawn(domain, value) if contains(domain, value) else value
+        baseline[name] = as_drawn(domain, value) if contains(domain, value) else value
     elif isinstance(domain, Constant):
-        whole[name] = domain.value
-    elif isinstance(domain, Tied) and domain.expression.names <= whole.keys():
-        try:
-            whole[name] = domain.expression.evaluate(whole)
-        except ExpressionError:
-            return
+        baseline[name] = domain.value
+    elif isinstance(domain, Tied) and domain.expression.names <= baseline.keys():
+        with suppress(ExpressionError):
+            baseline[name] = domain.expression.evaluate(baseline)
 
 
-def _unlike(parameter: Parameter, value: Value) -> str | None:
+def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     """Return the expected kind if a value is of another kind than all values of the search; None if it fits."""
     domain = parameter.domain
     if parameter.name == "epochs":
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        return None if whole else "a whole number from 1"
-    kinds = {kind_of(one) for one in ((0.0,) if isinstance(domain, Range) else choices(domain) or ())}
+        is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return None if is_whole else "a whole number from 1"
+    examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else choices(domain) or ()
+    kinds = {kind_of(example) for example in examples}
     if value is None or not kinds or kind_of(value) in kinds or "nothing" in kinds:
         return None
     return " or ".join(sorted(kinds))

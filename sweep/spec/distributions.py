@@ -24,6 +24,7 @@ from sweep.space.domains import (
     LogNormal,
     LogUniform,
     Normal,
+    Range,
     Tied,
     Uniform,
     bounds,
@@ -266,23 +267,27 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
                 "values": list(values),
                 "probabilities": list(probabilities or ()),
             }
-        case IntUniform(low, high, log=True):
-            return {"distribution": "int_log_uniform_values", "min": low, "max": high}
-        case IntUniform(low, high):
-            return {"distribution": "int_uniform", "min": low, "max": high}
+        case _:
+            return _range_to_dict(domain)
+
+
+def _range_to_dict(domain: Range) -> dict[str, Value]:
+    match domain:
+        case IntUniform(low, high, log=log):
+            return {"distribution": "int_log_uniform_values" if log else "int_uniform", "min": low, "max": high}
         case Uniform(low, high, q):
-            return _quantized("uniform", q, min=low, max=high)
+            return _quantized_to_dict("uniform", q, min=low, max=high)
         case LogUniform(low, high, q):
-            return _quantized("log_uniform_values", q, min=low, max=high)
+            return _quantized_to_dict("log_uniform_values", q, min=low, max=high)
         case Normal(mu, sigma, q):
-            return _quantized("normal", q, mu=mu, sigma=sigma)
+            return _quantized_to_dict("normal", q, mu=mu, sigma=sigma)
         case LogNormal(mu, sigma, q):
-            return _quantized("log_normal", q, mu=mu, sigma=sigma)
+            return _quantized_to_dict("log_normal", q, mu=mu, sigma=sigma)
         case Beta(a, b, q):
-            return _quantized("beta", q, a=a, b=b)
+            return _quantized_to_dict("beta", q, a=a, b=b)
 
 
-def _quantized(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
+def _quantized_to_dict(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
     block: dict[str, Value] = {"distribution": name if q is None else f"q_{name}", **numbers}
     return block if q is None else {**block, "q": q}
 

@@ -82,11 +82,11 @@ def _without_null(schema: Json) -> Json:
 
 def _plain(node: Any) -> Any:
     """Return a schema without the entries of pydantic that editors do not need."""
-    if isinstance(node, dict):
-        drop = {"title", "discriminator", "expected"} if not isinstance(node.get("title"), dict) else set()
-        return {
-            key: _plain(value)
-            for key, value in node.items()
-            if key not in drop and not (key == "default" and value is None)
-        }
-    return [_plain(item) for item in node] if isinstance(node, list) else node
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    dropped = set() if isinstance(node.get("title"), dict) else {"title", "discriminator", "expected"}
+    if "default" in node and node["default"] is None:
+        dropped.add("default")
+    return {key: _plain(value) for key, value in node.items() if key not in dropped}

@@ -62,16 +62,11 @@ class Spec:
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics with their directions, the main one first."""
         names = [one.name for one in self.metrics]
-        return tuple(
-            Objective(
-                one.name,
-                one.goal,
-                one.impute,
-                self.constraints,
-                others=tuple(name for name in names if name != one.name),
-            )
-            for one in self.metrics
-        )
+        objectives = []
+        for metric in self.metrics:
+            others = tuple(name for name in names if name != metric.name)
+            objectives.append(Objective(metric.name, metric.goal, metric.impute, self.constraints, others=others))
+        return tuple(objectives)
 
     @cached_property
     def trials(self) -> int | None:

@@ -324,6 +324,17 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
     if not resources.servers:
         what = "parameter_server keeps the weights on servers, and resources.servers is 0"
         document.mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
+    _check_served_training(training, document)
+    if resources.gpus not in (0, 1):
+        given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
+        what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
+        document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
+    for entry in entries:
+        _check_served_entry(entry, document)
+
+
+def _check_served_training(training: Training, document: Document) -> None:
+    """Note settings of training that cannot be combined with parameter servers."""
     if training.loop == "fit":
         what = "fit, which in Keras 3 knows no parameter servers"
         document.mistake(("training", "loop"), what, "leave loop out")
@@ -336,20 +347,19 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
     if training.cross_device != "auto":
         what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
         document.mistake(("training", "cross_device"), what, "leave cross_device out")
-    if resources.gpus not in (0, 1):
-        given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
-        what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
-        document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
-    for entry in entries:
-        name = entry.name.partition(".")[0]
-        if name in NOT_SERVED:
-            document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
-        elif entry.name == "optimizer" and entry.domain is not None:
-            others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
-            if others:
-                known = ", ".join(SERVED_OPTIMIZERS)
-                what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
-                document.mistake(entry.path, what)
+
+
+def _check_served_entry(entry: Entry, document: Document) -> None:
+    """Note a standard hyperparameter, or an optimizer, that cannot be used with parameter servers."""
+    name = entry.name.partition(".")[0]
+    if name in NOT_SERVED:
+        document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
+    elif entry.name == "optimizer" and entry.domain is not None:
+        others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
+        if others:
+            known = ", ".join(SERVED_OPTIMIZERS)
+            what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
+            document.mistake(entry.path, what)
 
 
 def _bare(value: object) -> str:

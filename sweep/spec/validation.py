@@ -79,7 +79,8 @@ class Document:
 
     def check(self) -> None:
         """Raise InputError if there are mistakes, sorted by their place in the file."""
-        refuse(problem for _, problem in sorted(self.mistakes, key=lambda entry: entry[0]))
+        in_file_order = sorted(self.mistakes, key=lambda entry: entry[0])
+        refuse(problem for _, problem in in_file_order)
 
     def fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
         """Note a mistake that prevents further reading of the text, and raise InputError."""
@@ -117,7 +118,10 @@ def dotted(path: KeyPath) -> str:
     """Format a path: ``metrics[1].goal``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if text else part
     return text
 
 
@@ -151,13 +155,20 @@ def flow(value: Value) -> str:
         case list():
             return f"[{', '.join(map(flow, value))}]"
         case dict():
-            return f"{{{', '.join(f'{flow(key)}: {flow(inner)}' for key, inner in value.items())}}}"
+            pairs = [f"{flow(key)}: {flow(inner)}" for key, inner in value.items()]
+            return f"{{{', '.join(pairs)}}}"
         case str():
             # some readers treat U+0085 and similar characters as line breaks
-            quoted = json.dumps(value, ensure_ascii=False)
-            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
+            return _escape_for_yaml(json.dumps(value, ensure_ascii=False))
         case _:
             return json.dumps(value)
+
+
+def _escape_for_yaml(text: str) -> str:
+    characters = []
+    for character in text:
+        characters.append(character if character.isprintable() else f"\\U{ord(character):08x}")
+    return "".join(characters)
 
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -233,23 +244,35 @@ def expectation(schema: Schema) -> str:
     if "number" in kinds:
         members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
     examples = schema.get("examples") or members[0].get("examples", ())
-    such = "".join(f" such as {flow(example)}" for example in examples[:1])
-    if len(members) > 1:
-        return " or ".join(dict.fromkeys("a mapping" if such else expectation(part) for part in members)) + such
-    (schema,) = members
+    such = f" such as {flow(examples[0])}" if examples else ""
+    if len(members) == 1:
+        return _describe_member(members[0], such)
+    if such:
+        return f"a mapping{such}"
+    return " or ".join(dict.fromkeys(expectation(part) for part in members))
+
+
+def _describe_member(schema: Schema, such: str) -> str:
+    """Describe what a schema without alternatives expects; ``such`` names an example."""
     if "expected" in schema:
         return str(schema["expected"])
-    if choices := _choices(schema):
-        words = ", ".join(choice if isinstance(choice, str) else flow(choice) for choice in choices)
+    choices = _choices(schema)
+    if choices:
+        words = ", ".join(map(_name_choice, choices))
         return words if len(choices) == 1 else f"one of {words}"
     kind = _KINDS.get(schema.get("type", ""), "a value")
     if such:
-        return kind + such
+        return f"{kind}{such}"
     if {"minLength", "minItems", "minProperties"} & schema.keys():
         kind = f"{kind} that is not empty"
     if "minimum" in schema and "maximum" in schema:
         return f"{kind} from {schema['minimum']:,} to {schema['maximum']:,}"
-    return " ".join([kind, *(words.format(schema[name]) for name, words in _BOUNDS.items() if name in schema)])
+    limits = [words.format(schema[name]) for name, words in _BOUNDS.items() if name in schema]
+    return " ".join([kind, *limits])
+
+
+def _name_choice(choice: Value) -> str:
+    return choice if isinstance(choice, str) else flow(choice)
 
 
 class _InFileOrder(GenerateJsonSchema):
@@ -270,11 +293,13 @@ def _note(
     words = _Words(document, hints)
     faults = [(fault, *_locate(fault["loc"], data, schema_of(model))) for fault in error.errors()]
     # A mistake in a union is reported for each member, and one in a list of limited length also for the list.
-    told = {inner[:length] for _, inner, _, _ in faults for length in range(len(inner))}
+    reported: set[KeyPath] = set()
+    for _, inner, _, _ in faults:
+        reported.update(inner[:length] for length in range(len(inner)))
     for fault, inner, value, expected in sorted(faults, key=lambda found: found[0]["type"] != "value_error"):
-        if inner not in told:
+        if inner not in reported:
             words.note(fault, (*path, *inner), value, expected)
-        told.add(inner)
+        reported.add(inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +313,7 @@ class _Words:
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
-                hint = self.hints.get(key) or did_you_mean(key, _offered(expected.get("properties", {})))
+                hint = self.hints.get(key) or did_you_mean(key, _list_offered_keys(expected.get("properties", {})))
                 self.document.mistake(path, "unknown key", hint, at_key=True)
             case "missing":
                 self.document.mistake(path, f"missing, expected {expectation(expected)}")
@@ -325,7 +350,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
     """Return path, value and schema at the location of an error; locations also contain names of union members."""
     path: KeyPath = ()
     for part in loc:
-        schema = _member(schema, data)
+        schema = _find_member(schema, data)
         properties = schema.get("properties", {})
         if isinstance(data, dict) and isinstance(part, str) and part in data:
             data = data[part]
@@ -341,7 +366,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
     return path, data, schema
 
 
-def _member(schema: Schema, data: Value) -> Schema:
+def _find_member(schema: Schema, data: Value) -> Schema:
     """Return the member of a union that the data probably mean, or the schema itself if unclear."""
     for part in _members(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
@@ -355,12 +380,19 @@ def _member(schema: Schema, data: Value) -> Schema:
 def _members(schema: Schema) -> list[Schema]:
     """Return the alternatives of a schema, or the schema itself."""
     parts = schema.get("anyOf") or schema.get("oneOf")
-    return [member for part in parts for member in _members(part)] if parts else [schema]
+    if not parts:
+        return [schema]
+    return [member for part in parts for member in _members(part)]
 
 
 def _choices(schema: Schema) -> list[Value]:
-    parts = _members(schema)
-    return [choice for part in parts for choice in ([part["const"]] if "const" in part else part.get("enum", ()))]
+    choices: list[Value] = []
+    for part in _members(schema):
+        if "const" in part:
+            choices.append(part["const"])
+        else:
+            choices.extend(part.get("enum", ()))
+    return choices
 
 
 def _tags(schema: Schema) -> Schema:
@@ -369,12 +401,15 @@ def _tags(schema: Schema) -> Schema:
 
 
 def _resolved(node: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(node, dict):
-        if "$ref" in node:
-            target = definitions[node["$ref"].rsplit("/", 1)[1]]
-            return _resolved({**target, **{key: node[key] for key in node if key != "$ref"}}, definitions)
-        return {key: _resolved(value, definitions) for key, value in node.items() if key != "$defs"}
-    return [_resolved(value, definitions) for value in node] if isinstance(node, list) else node
+    if isinstance(node, list):
+        return [_resolved(value, definitions) for value in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        target = definitions[node["$ref"].rsplit("/", 1)[1]]
+        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        return _resolved({**target, **siblings}, definitions)
+    return {key: _resolved(value, definitions) for key, value in node.items() if key != "$defs"}
 
 
 def _is_number(text: str) -> bool:
@@ -385,6 +420,6 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _offered(properties: Mapping[str, Any]) -> list[str]:
+def _list_offered_keys(properties: Mapping[str, Any]) -> list[str]:
     """Return the keys that hints may suggest: all that have an effect."""
     return [key for key, about in properties.items() if "without effect" not in str(about.get("description", ""))]

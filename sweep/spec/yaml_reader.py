@@ -91,6 +91,10 @@ def resolve_1_1(text: str) -> Value:
         return _WORDS_1_1[text.lower()]
     if len(text) > 30:
         return None
+    return _resolve_number_1_1(text)
+
+
+def _resolve_number_1_1(text: str) -> Value:
     if _OCTAL_1_1.fullmatch(text):
         return int(text.replace("_", ""), 8)
     if "_" in text and _INT_1_1.fullmatch(text):
@@ -215,14 +219,17 @@ class _Composer:
         except MarkedYAMLError as error:
             reason = " ".join(filter(None, (error.context, error.problem)))
             unclosed = any(sign in reason for sign in _UNCLOSED)  # noticed only at the end of the text
-            marks = (error.context_mark, error.problem_mark)
-            mark = next(mark for mark in (marks if unclosed else reversed(marks)) if mark is not None)
+            marks = [error.context_mark, error.problem_mark]
+            if not unclosed:
+                marks.reverse()
+            mark = next(mark for mark in marks if mark is not None)
             place = Mark(mark.line + 1, mark.column + 1)
         except ReaderError as error:
             place = _mark_after(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
         except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", which is beyond Unicode
-            place, reason = Mark(1, 1), str(error)
+            place = Mark(1, 1)
+            reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
         self.document.fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
 
@@ -383,11 +390,7 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
         case None | bool() | float():
             return value
         case int() | str():
-            try:
-                return _text(value) if isinstance(value, str) else _whole(value, str(value))
-            except ValueError as error:
-                document.mistake(path, str(error))
-                return None
+            return _checked_scalar(value, path, document)
         case PurePath():
             return os.fspath(value)
         case Mapping():
@@ -400,6 +403,15 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
     kind = type(value).__name__
     document.mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
     return None
+
+
+def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
+    """Return a number or text that a file can hold; None after noting a mistake."""
+    try:
+        return _text(value) if isinstance(value, str) else _whole(value, str(value))
+    except ValueError as error:
+        document.mistake(path, str(error))
+        return None
 
 
 VARIABLE = "SWEEP_SET"

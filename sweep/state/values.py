@@ -32,6 +32,9 @@ _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _OPEN_MODULES = ("types", "collections", "argparse")  # standard modules whose objects hold what users put into them
 _CACHE = type(functools.cache(lambda: None))
+_CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
+_MUTABLE_CONTAINERS = (MutableMapping, MutableSet, list, deque, bytearray, array.array)
+_WRAPPERS = (types.FunctionType, property, staticmethod, classmethod, functools.partial, _CACHE)
 _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
@@ -165,51 +168,48 @@ class Digester:
             self._path.pop()
 
     def _of_parts(self, value: Any) -> object:
-        if (state := generator_state(value)) is not None:
+        state = generator_state(value)
+        if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
-        if is_trainable(value) or value is sys.modules:
+        if is_trainable(value) or value is sys.modules or isinstance(value, _CODE):
             return Same(value)
-        if is_of(value, "tensorflow", "Tensor") or is_variable(value):
+        if is_of(value, "tensorflow", "Tensor") or is_variable(value) or isinstance(value, np.ndarray | np.generic):
             return self._of_array(value)
         if is_layer(value):
-            return Same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
-        match value:
-            case np.ndarray() | np.generic():
-                return self._of_array(value)
-            case Mapping():
-                items = list(value.items())
-                if len(items) * 2 > self._left:
-                    return "mapping", len(items), self._pickled(dict(items))
-                return "mapping", tuple((self.digest(k), self.digest(v)) for k, v in items)
-            case list() | tuple() | deque():
-                parts = list(value)
-                if len(parts) > self._left:
-                    return type(value).__name__, len(parts), self._pickled(parts)
-                return type(value).__name__, tuple(map(self.digest, parts))
-            case set() | frozenset():
-                members = frozenset(value)
-                if len(members) > self._left:
-                    return "set", len(members), hash(members)
-                return "set", frozenset(self.digest(part) for part in members)
-            case types.FunctionType():
-                return Same(value), *map(self.digest, _inside(value))
-            case property() | staticmethod() | classmethod() | functools.partial():
-                return Same(value), *map(self.digest, _inside(value))
-            case types.GeneratorType():
-                frame = value.gi_frame
-                return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
-            case itertools.count():
-                return "count", repr(value)  # restored as a copy
-            case _ if isinstance(value, _CACHE):
-                return Same(value), *map(self.digest, _inside(value))
-            case _ if isinstance(value, _CODE):
-                return Same(value)
-            case _ if is_open(value):
-                return type(value).__qualname__, self.digest(content_of(value))
-            case _ if is_library_object(value):
-                return Same(value)
-            case _:
-                return self._pickled(value)
+            return Same(value), tuple(map(self._of_array, value.variables)), _digest_vocabularies(value)
+        if isinstance(value, _CONTAINERS):
+            return self._of_container(value)
+        return self._of_object(value)
+
+    def _of_container(self, value: Any) -> object:
+        if isinstance(value, Mapping):
+            items = list(value.items())
+            if len(items) * 2 > self._left:
+                return "mapping", len(items), self._pickled(dict(items))
+            return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
+        if isinstance(value, set | frozenset):
+            members = frozenset(value)
+            if len(members) > self._left:
+                return "set", len(members), hash(members)
+            return "set", frozenset(self.digest(part) for part in members)
+        parts = list(value)
+        if len(parts) > self._left:
+            return type(value).__name__, len(parts), self._pickled(parts)
+        return type(value).__name__, tuple(map(self.digest, parts))
+
+    def _of_object(self, value: Any) -> object:
+        if isinstance(value, _WRAPPERS):
+            return Same(value), *map(self.digest, _get_parts(value))
+        if isinstance(value, types.GeneratorType):
+            frame = value.gi_frame
+            return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
+        if isinstance(value, itertools.count):
+            return "count", repr(value)  # restored as a copy
+        if is_open(value):
+            return type(value).__qualname__, self.digest(content_of(value))
+        if is_library_object(value):
+            return Same(value)
+        return self._pickled(value)
 
     def _of_array(self, value: Any) -> object:
         array = np.asarray(value)
@@ -235,30 +235,33 @@ def is_open(value: object) -> bool:
 
     Dataframes do not count, because they record accesses, and neither do loggers.
     """
-    kind, top = type(value), type(value).__module__.partition(".")[0]
+    kind = type(value)
+    top = kind.__module__.partition(".")[0]
     if is_of(value, "keras", *_STATEFUL_OF_KERAS):
         return True
     if top in ("tensorflow", "keras", "pandas", "sweep"):
         return False
     is_plain = top not in sys.stdlib_module_names or top in _OPEN_MODULES
-    return is_plain and (hasattr(value, "__dict__") or bool(_slots(kind)))
+    return is_plain and (hasattr(value, "__dict__") or bool(_list_slots(kind)))
 
 
 def content_of(value: Any) -> dict[str, object]:
     """Return the attributes of an object, including those in ``__slots__``."""
-    slots = {name: getattr(value, name) for name in _slots(type(value)) if hasattr(value, name)}
+    slots = {name: getattr(value, name) for name in _list_slots(type(value)) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
 
 
-def _slots(kind: type) -> list[str]:
+def _list_slots(kind: type) -> list[str]:
     if not is_author_file(getattr(sys.modules.get(kind.__module__), "__file__", None) or "<string>"):
         return []
-    named = [one.__dict__.get("__slots__", ()) for one in kind.__mro__]
-    slots = [name for names in named for name in ((names,) if isinstance(names, str) else names)]
-    return [name for name in slots if name not in ("__dict__", "__weakref__")]
+    names: list[str] = []
+    for base in kind.__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        names += [slots] if isinstance(slots, str) else slots
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
-def _inside(value: Any) -> list[object]:
+def _get_parts(value: Any) -> list[object]:
     """Return what functions and their wrappers hold besides their code."""
     match value:
         case property():
@@ -271,21 +274,21 @@ def _inside(value: Any) -> list[object]:
             if not is_author_file(value.__code__.co_filename):
                 return []
             defaults = value.__defaults__, value.__kwdefaults__
-            cells = [_of_cell(cell) for cell in value.__closure__ or ()]
+            cells = [_get_cell_content(cell) for cell in value.__closure__ or ()]
             own = {name: one for name, one in vars(value).items() if name != "__wrapped__"}
             return [part for part in (*defaults, *cells, own) if part is not None]
     held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
     return [part for part in held if not isinstance(part, type) and part is not vars(value)]
 
 
-def _of_cell(cell: types.CellType) -> object:
+def _get_cell_content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # it has no value yet
         return None
 
 
-def _vocabularies(layer: Any) -> tuple[int, ...]:
+def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
     found, queue, seen = [], [layer], set[int]()
     while queue:
@@ -351,26 +354,22 @@ class Snapshot:
             return ()
         if is_layer(value):
             return list(value.variables)
-        match value:
-            case np.ndarray():
-                if value.flags.writeable:
-                    self._take_array(value, value, functools.partial(value.__setitem__, ...))
-                return value.ravel().tolist() if value.dtype.hasobject else ()
-            case tuple() | frozenset():
-                return value
-            case types.FunctionType():
-                return self._take_function(value)
-            case property() | staticmethod() | classmethod() | functools.partial():
-                return _inside(value)
-            case _ if isinstance(value, _CACHE):
-                held = _inside(value)
-                self.has_cache = True
-                self._restorers.append(lambda: _empty_cache(value, held))
-                return held
-            case MutableMapping() | MutableSet() | list() | deque() | bytearray() | array.array():
-                return self._take_container(value)
-            case _ if isinstance(value, _CODE) or not is_open(value):
-                return ()
+        if isinstance(value, np.ndarray):
+            if value.flags.writeable:
+                self._take_array(value, value, functools.partial(value.__setitem__, ...))
+            return value.ravel().tolist() if value.dtype.hasobject else ()
+        return self._take_object(value)
+
+    def _take_object(self, value: Any) -> Iterable[object]:
+        """Prepare to restore an object that is not of a numerical library, and return what it holds."""
+        if isinstance(value, tuple | frozenset):
+            return value
+        if isinstance(value, _WRAPPERS):
+            return self._take_wrapper(value)
+        if isinstance(value, _MUTABLE_CONTAINERS):
+            return self._take_container(value)
+        if isinstance(value, _CODE) or not is_open(value):
+            return ()
         attributes = content_of(value)
         self._restorers.append(lambda: _put_attributes(value, attributes))
         return list(attributes.values())
@@ -388,16 +387,27 @@ class Snapshot:
 
         self._restorers.append(restore)
 
+    def _take_wrapper(self, value: Any) -> list[object]:
+        if isinstance(value, types.FunctionType):
+            return self._take_function(value)
+        held = _get_parts(value)
+        if isinstance(value, _CACHE):
+            self.has_cache = True
+            self._restorers.append(lambda: _empty_cache(value, held))
+        return held
+
     def _take_function(self, function: types.FunctionType) -> list[object]:
         if not is_author_file(function.__code__.co_filename):
             return []
-        defaults, cells, own = function.__defaults__, function.__closure__ or (), dict(vars(function))
-        contents = [_of_cell(cell) for cell in cells]
+        defaults = function.__defaults__
+        cells = function.__closure__ or ()
+        own = dict(vars(function))
+        contents = [_get_cell_content(cell) for cell in cells]
 
         def restore() -> None:
             function.__defaults__ = defaults
             for cell, content in zip(cells, contents, strict=True):
-                if _of_cell(cell) is not content:
+                if _get_cell_content(cell) is not content:
                     cell.cell_contents = content
             _put_mapping(vars(function), own)
 
@@ -452,7 +462,7 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
 
 def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
     own = getattr(value, "__dict__", None)
-    slots = _slots(type(value))
+    slots = _list_slots(type(value))
     for name in slots:
         if name in attributes:
             object.__setattr__(value, name, attributes[name])
@@ -464,5 +474,5 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
 
 def _empty_cache(function: Any, held: list[object]) -> None:
     """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
-    if {*map(id, _inside(function))} != {*map(id, held)}:
+    if {*map(id, _get_parts(function))} != {*map(id, held)}:
         function.cache_clear()

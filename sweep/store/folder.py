@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from sweep.errors import InputError
@@ -276,9 +275,13 @@ def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
 
     Each sweep occurs once, even if it was given several times or by several paths.
     """
-    each = {folder.path.resolve(): folder for folder in found}.values()
-    names = Counter(folder.name for folder in each)
-    return {folder.place if names[folder.name] > 1 else folder.name: folder for folder in each}
+    folders = {folder.path.resolve(): folder for folder in found}.values()
+    counts = Counter(folder.name for folder in folders)
+    named: dict[str, ResultsFolder] = {}
+    for folder in folders:
+        name = folder.place if counts[folder.name] > 1 else folder.name
+        named[name] = folder
+    return named
 
 
 def _check_name(name: str) -> None:
@@ -302,8 +305,12 @@ def newest(results_dir: Path) -> list[ResultsFolder]:
 
 def free_name(results_dir: Path, name: str) -> str:
     """Return ``name``, or the first of ``NAME-2``, ``NAME-3`` and so on that is free, here and in the store."""
-    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(n for n in numbered if not (results_dir / n).exists() and not ResultsFolder.exists(results_dir, n))
+    candidate = name
+    number = 1
+    while (results_dir / candidate).exists() or ResultsFolder.exists(results_dir, candidate):
+        number += 1
+        candidate = f"{name}-{number}"
+    return candidate
 
 
 def _check_free(folder: ResultsFolder) -> None:

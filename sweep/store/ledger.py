@@ -226,7 +226,11 @@ def searched(change: Change) -> Event | None:
         return change.event
     trial, event = change
     place = trial.place
-    return None if place is None else event if place == trial.number else structs.replace(event, trial=place)
+    if place is None:
+        return None
+    if place == trial.number:
+        return event
+    return structs.replace(event, trial=place)
 
 
 def ended(events: Iterable[Event]) -> list[TrialState]:

@@ -195,7 +195,7 @@ class ObjectStore:
                 raise
             if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
-            raise StoreAway(f"{self.url}: {_reason(error)}") from error
+            raise StoreAway(f"{self.url}: {_describe_store_error(error)}") from error
 
 
 def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
@@ -290,7 +290,7 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
     try:
         return from_url(url, client_options=options, retry_config=retries)
     except (BaseError, ValueError) as error:
-        raise StoreAway(f"{url}: {_reason(error)}") from error
+        raise StoreAway(f"{url}: {_describe_store_error(error)}") from error
 
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
@@ -300,7 +300,7 @@ def _is_without_bucket(error: BaseException) -> bool:
     return "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error)
 
 
-def _reason(error: BaseException) -> str:
+def _describe_store_error(error: BaseException) -> str:
     """Return a short cause for users; obstore's own message lists every retry."""
     kind, whole = type(error).__name__, str(error)
     said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may contain any word or number

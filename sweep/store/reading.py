@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -54,13 +54,17 @@ def _stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
     with storing(folder.trials):
-        names = None if metrics is None else [name for name in files[1].schema_arrow.names if name in metrics]
+        names = None
+        if metrics is not None:
+            names = [name for name in files[1].schema_arrow.names if name in metrics]
         trials, epochs = files[0].read(), files[1].read(columns=names)
     return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
 
 
 def _only(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
-    return metrics if names is None else metrics.select([name for name in metrics.column_names if name in names])
+    if names is None:
+        return metrics
+    return metrics.select([name for name in metrics.column_names if name in names])
 
 
 def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
@@ -105,13 +109,18 @@ def behind_bytes(history: History, path: Path) -> int | None:
 
 def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     """Return those of the named columns that the table has, as Python values: JSON decoded, None for null."""
-    found: dict[str, list[object]] = {}
+    values_by_name: dict[str, list[object]] = {}
     for name in names:
-        if name in table.column_names:
-            values = table[name].to_pylist()
-            is_json = AS_JSON.items() <= (table.schema.field(name).metadata or {}).items()
-            found[name] = [None if v is None else natural(json.loads(v)) for v in values] if is_json else values
-    return found
+        if name not in table.column_names:
+            continue
+        values = table[name].to_pylist()
+        is_json = AS_JSON.items() <= (table.schema.field(name).metadata or {}).items()
+        if is_json:
+            for index, text in enumerate(values):
+                if text is not None:
+                    values[index] = natural(json.loads(text))
+        values_by_name[name] = values
+    return values_by_name
 
 
 _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
@@ -154,21 +163,20 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
     None: all.
     """
     try:
-        builder = _going_on(folder, stored.history)
+        builder = _resume_builder(folder, stored.history)
         builder.follow(folder.log)
     except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
     return _with(stored, builder, names)
 
 
-def _going_on(folder: ResultsFolder, history: History) -> TableBuilder:
+def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder with only the unfinished trials, in their state where the tables end. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
     pauses, sessions = dict(history.pauses), dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
-    before = [max((total for at, total in known.items() if at < start), default=0.0) for known in (pauses, sessions)]
-    builder.go_on(History(log_bytes=start), *before)
+    builder.go_on(History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start))
     for place, line in _lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:
@@ -216,13 +224,18 @@ def _merged(
     return joined if in_order else joined.take(of_numbers(np.argsort(order, kind="stable")))
 
 
+def _get_total_before(totals: Mapping[int, float], place: int) -> float:
+    """Return the largest of the running totals noted before a place in the log; 0 if there is none."""
+    return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
+
+
 def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
     """Return one table below the other, with the columns of both; None if a column has no type for all its values."""
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
-        parts = [table.schema.field(name) if name in table.column_names else None for table in (first, second)]
-        field = _common([part for part in parts if part is not None and not pa.types.is_null(part.type)], name)
+        stored = [table.schema.field(name) for table in (first, second) if name in table.column_names]
+        field = _get_common_field([one for one in stored if not pa.types.is_null(one.type)], name)
         if field is None:
             return None
         try:
@@ -241,7 +254,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     return column if column.type == field.type else column.cast(field.type)
 
 
-def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
+def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
     """Return a field for a column of two tables; None if their types have nothing in common."""
     if not fields:
         return pa.field(name, pa.null())
@@ -255,13 +268,23 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 def _trial_group(name: str) -> int:
     """Return the position of a column of the trials, in the order of `TableBuilder.trials`, as a group number."""
     prefixes = {"param.": 1, NULL_PARAMS: 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
-    group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
-    return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ADDED_UP else group
+    if name in _HEAD:
+        return 0
+    if name in _MIDDLE:
+        return 5
+    if name in _ADDED_UP:
+        return 8
+    for prefix, group in prefixes.items():
+        if name.startswith(prefix):
+            return group
+    return 9
 
 
 def _epoch_group(name: str) -> int:
     """Return the same as `_trial_group` for a column of the metrics."""
-    return 0 if name in _EPOCH_HEAD else 1 if name.startswith("metric.") else 2
+    if name in _EPOCH_HEAD:
+        return 0
+    return 1 if name.startswith("metric.") else 2
 
 
 FIRST_S = 2.0
@@ -304,7 +327,7 @@ class TableWriter(Follower):
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = _stored(files, folder, history, None), _going_on(folder, history)
+                    found = _stored(files, folder, history, None), _resume_builder(folder, history)
                     self._written = history.log_bytes
                     return found
         return None, TableBuilder.of(folder)

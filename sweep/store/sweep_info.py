@@ -166,7 +166,9 @@ class SweepInfo:
     def import_folders(self) -> tuple[Path, ...] | None:
         """Folders searched for the trainable; None if the file does not say."""
         folders = self.content.get("import_folders")
-        return tuple(Path(str(folder)) for folder in folders) if isinstance(folders, list) else None
+        if not isinstance(folders, list):
+            return None
+        return tuple(Path(str(folder)) for folder in folders)
 
     @property
     def working_folder(self) -> Path:
@@ -192,7 +194,9 @@ class SweepInfo:
     def warm_start(self) -> list[EarlierSweep]:
         """The sweeps of the warm start. Raises `StoreError` if an entry is damaged."""
         entries = self.content.get("warm_start")
-        return [_earlier(entry) for entry in entries] if isinstance(entries, list) else []
+        if not isinstance(entries, list):
+            return []
+        return [_parse_earlier_sweep(entry) for entry in entries]
 
     @property
     def identity(self) -> Mapping[str, object] | None:
@@ -240,13 +244,18 @@ class SweepInfo:
 
 def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
     """Return in which points the identities of sweeps differ, in words; empty if one of them is unknown."""
-    known = [one.identity for one in sweeps]
-    there = [one for one in known if one is not None]
-    if len(there) < len(known):
+    known = [sweep.identity for sweep in sweeps]
+    identities = [identity for identity in known if identity is not None]
+    if len(identities) < len(known):
         return []
-    names = dict.fromkeys(name for one in there for name in one)
-    # A setting that some of them lack came with a later release.
-    return [name for name in names if len({repr(one[name]) for one in there if name in one}) > 1]
+    names = dict.fromkeys(name for identity in identities for name in identity)
+    different = []
+    for name in names:
+        # A setting that some of them lack came with a later release.
+        values = {repr(identity[name]) for identity in identities if name in identity}
+        if len(values) > 1:
+            different.append(name)
+    return different
 
 
 def parse(path: Path, text: bytes) -> SweepInfo:
@@ -264,7 +273,7 @@ def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _earlier(entry: object) -> EarlierSweep:
+def _parse_earlier_sweep(entry: object) -> EarlierSweep:
     match entry:
         case {"path": str(path), "log_bytes": int(log_bytes)}:
             return {"path": path, "log_bytes": log_bytes}

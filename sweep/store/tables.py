@@ -271,12 +271,16 @@ _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
     """Write a table with a row per configuration. Raises `StoreError`."""
-    typed = {
-        name: of_params(values) if kind == "param" else (_array(values, _KINDS[kind]), False)
-        for name, (kind, values) in columns.items()
-    }
-    as_json = {name: AS_JSON for name, (_, json_text) in typed.items() if json_text}
-    table = _table({name: array for name, (array, _) in typed.items()}, as_json)
+    arrays = {}
+    as_json = {}
+    for name, (kind, values) in columns.items():
+        if kind == "param":
+            arrays[name], is_json = of_params(values)
+            if is_json:
+                as_json[name] = AS_JSON
+        else:
+            arrays[name] = _array(values, _KINDS[kind])
+    table = _table(arrays, as_json)
     with replacing(folder.configurations) as aside:
         pq.write_table(table, aside, compression="zstd")
 
@@ -340,8 +344,13 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
         return of_list(values, kind)
     except UnicodeEncodeError:  # a lone surrogate, from a traceback or a file name
-        plain_texts = (None if one is None else str(one).encode("utf-8", "backslashreplace") for one in values)
-        return of_list([None if text is None else text.decode() for text in plain_texts], pa.string())
+        texts: list[str | None] = []
+        for value in values:
+            if value is None:
+                texts.append(None)
+            else:
+                texts.append(str(value).encode("utf-8", "backslashreplace").decode())
+        return of_list(texts, pa.string())
 
 
 def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
@@ -350,8 +359,10 @@ def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1
     if kind is None or any(type(value) is int and abs(value) > exact for value in values):
-        text = [None if value is None else json.dumps(plain(value)) for value in values]
-        return of_list(text, pa.string()), True
+        texts: list[str | None] = []
+        for value in values:
+            texts.append(None if value is None else json.dumps(plain(value)))
+        return of_list(texts, pa.string()), True
     return _array(values, kind), False
 
 
@@ -372,7 +383,9 @@ def write_csv(table: pa.Table, path: Path) -> None:
     """Write a table as CSV. Texts that a spreadsheet would take for formulas get an apostrophe in front."""
     from pyarrow import csv
 
-    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in table.columns]
+    columns = []
+    for column in table.columns:
+        columns.append(_guarded(column) if pa.types.is_string(column.type) else column)
     names = _guarded(pa.array(table.column_names, pa.string())).to_pylist()
     csv.write_csv(pa.table(columns, names=names), path, csv.WriteOptions(eol="\r\n"))
 

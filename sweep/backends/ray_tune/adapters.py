@@ -114,11 +114,13 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if not pending:
             return None
         now = time.monotonic()
-        looks = self._may(ray_private_api.STARTING_WORKERS, tune_controller)
-        starting = {trial.trial_id for trial in pending if looks and _has_room(tune_controller, trial)}
-        names = [trial.trial_id for trial in pending]
-        self._waiting = {name: now if name in starting else self._waiting.get(name, now) for name in names}
-        oldest, youngest = pending[0], pending[-1]
+        self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
+        if self._may(ray_private_api.STARTING_WORKERS, tune_controller):
+            for trial in pending:
+                if _has_room(tune_controller, trial):
+                    self._waiting[trial.trial_id] = now
+        oldest = pending[0]
+        youngest = pending[-1]
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:

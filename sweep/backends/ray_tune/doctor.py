@@ -37,13 +37,16 @@ class Rank:
 
     def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
         """Run the probe; return its exit code, None after a timeout, and its output and errors."""
-        command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank), *(["--gpu"] if gpus else [])]
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **({} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"})}
+        command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
+        if gpus:
+            command.append("--gpu")
+        else:
+            environment["CUDA_VISIBLE_DEVICES"] = "-1"
         try:
             ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
         except subprocess.TimeoutExpired as late:
-            texts = (text if isinstance(text, str) else (text or b"").decode() for text in (late.stdout, late.stderr))
-            return (None, *texts)  # type: ignore[return-value]  # there are two
+            return None, _decode(late.stdout), _decode(late.stderr)
         return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -95,3 +98,10 @@ def main(address: str, *timeout_s: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+
+
+def _decode(output: str | bytes | None) -> str:
+    """Return what a process has printed as text; after a timeout it may be bytes or None."""
+    if isinstance(output, str):
+        return output
+    return (output or b"").decode()

@@ -80,55 +80,77 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     node_class: Any = ray_private_api.module("ray._private.node").Node
     ray_constants: Any = ray_private_api.module("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
-    aside: Queue[Callable[[], None] | None] = Queue()
-    ending = threading.Event()
+    background = _BackgroundStart(say, ray_constants)
 
     def start_monitor(node: Any) -> None:
-        aside.put(lambda: here["start_monitor"](node))
+        background.add(lambda: originals["start_monitor"](node))
 
     def start_api_server(node: Any, **how: Any) -> None:
         def start() -> None:
-            here["start_api_server"](node, **how)
+            originals["start_api_server"](node, **how)
             say(dashboard.address_line(node.webui_url))
 
-        aside.put(start)
+        background.add(start)
 
     def start_log_monitor(node: Any) -> None:
         """Do nothing: the log monitor would send the workers' output to drivers that ask for it, and ours does not."""
 
     def start_ray_processes(node: Any) -> None:
-        here["start_ray_processes"](node)
+        originals["start_ray_processes"](node)
         meanwhile()
 
-    def work() -> None:
+    replacements: dict[str, Callable[..., None]] = {
+        "start_monitor": start_monitor,
+        "start_api_server": start_api_server,
+        "start_log_monitor": start_log_monitor,
+        "start_ray_processes": start_ray_processes,
+    }
+    originals = {name: getattr(node_class, name) for name in replacements}
+    for name, replacement in replacements.items():
+        setattr(node_class, name, replacement)
+    threading.Thread(target=background.run, name="sweep-ray-start", daemon=True).start()
+    try:
+        yield background.finish
+    finally:
+        for name, method in originals.items():
+            setattr(node_class, name, method)
+        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
+        background.end_thread()  # not earlier, because processes started by the thread die with it
+
+
+class _BackgroundStart:
+    """Starts parts of Ray one after another, in the thread that calls `run`."""
+
+    def __init__(self, say: Callable[[str], None], ray_constants: Any) -> None:
+        self._say = say
+        self._ray_constants = ray_constants
+        self._starts: Queue[Callable[[], None] | None] = Queue()
+        self._finishing = threading.Event()
+
+    def add(self, start: Callable[[], None]) -> None:
+        """Call ``start`` in the thread, after what was added before."""
+        self._starts.put(start)
+
+    def run(self) -> None:
+        """Call what is added, until `end_thread` is called."""
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
-        while (start := aside.get()) is not None:
+        while (start := self._starts.get()) is not None:
             try:
                 start()
             except Exception as error:  # whatever fails, no trial needs it
-                if not ending.is_set():
-                    say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
+                if not self._finishing.is_set():
+                    self._say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
             finally:
-                aside.task_done()
+                self._starts.task_done()
 
-    def end() -> None:
-        ending.set()
-        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0  # Ray reads it repeatedly while it waits for the dashboard
-        aside.join()
+    def finish(self) -> None:
+        """Let everything added so far succeed or fail soon and without a message, and wait for that."""
+        self._finishing.set()
+        # Ray reads it repeatedly while it waits for the dashboard
+        self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0
+        self._starts.join()
 
-    stand_ins = {
-        stand_in.__name__: stand_in
-        for stand_in in (start_monitor, start_api_server, start_log_monitor, start_ray_processes)
-    }
-    here = {name: getattr(node_class, name) for name in stand_ins}
-    for name, stand_in in stand_ins.items():
-        setattr(node_class, name, stand_in)
-    threading.Thread(target=work, name="sweep-ray-start", daemon=True).start()
-    try:
-        yield end
-    finally:
-        for name, method in here.items():
-            setattr(node_class, name, method)
-        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
-        aside.put(None)  # not earlier, because processes started by the thread die with it
+    def end_thread(self) -> None:
+        """Make `run` return after what was added before."""
+        self._starts.put(None)

@@ -94,11 +94,12 @@ def promised() -> tuple[tuple[Node, int], ...]:
     if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
         grows = ray_private_api.module("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
-    return tuple(
-        (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)
-        for group in groups
-        for many in [group.max_count]
-    )
+    machines = []
+    for group in groups:
+        node = Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0))
+        count = UNBOUNDED if group.max_count < 0 else group.max_count
+        machines.append((node, count))
+    return tuple(machines)
 
 
 @contextmanager
@@ -111,7 +112,7 @@ def shared(job: Job, devices: Devices) -> Iterator[None]:
     used = tuple(node for node in alive() if node.fits(devices))
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
-    _on_each(
+    _call_on_each(
         used, backends.remove_shared_data, backends.shared_data_prefix(job.results_folder)
     )  # left over by a killed session
     try:
@@ -119,7 +120,7 @@ def shared(job: Job, devices: Devices) -> Iterator[None]:
     finally:
         with suppress(Exception):  # a lost cluster has nothing left to clean
             for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
-                _on_each(alive(), backends.remove_shared_data, name)
+                _call_on_each(alive(), backends.remove_shared_data, name)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
@@ -127,7 +128,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     probe = folder / f".probe-{text}"
     probe.write_text(text)
     try:
-        answers = _on_each(nodes, _answer, str(probe), text)
+        answers = _call_on_each(nodes, _answer, str(probe), text)
         problems = []
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
@@ -156,11 +157,12 @@ def _answer(probe: str, text: str, node: str) -> str | None:
     return None
 
 
-def _on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
+def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return its result or, as text, why the machine could not run it."""
     calls = [(node, _call(node, function, given)) for node in nodes]
-    ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S) if calls else None
-    return [(node, _got(call)) for node, call in calls]
+    if calls:
+        ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
+    return [(node, _get_result(call)) for node, call in calls]
 
 
 def _call(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
@@ -170,7 +172,7 @@ def _call(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> A
     return task.remote(*given, node.id) if function is _answer else task.remote(*given)
 
 
-def _got(call: Any) -> Any:
+def _get_result(call: Any) -> Any:
     try:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:

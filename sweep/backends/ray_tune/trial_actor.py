@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,13 @@ class TrialWorker(tune.Trainable):
         if "orders" not in config:  # Tune also asks for the experiment
             return None
         job: Job = config["job"]
-        shares = job.shares(config["orders"][0].assignment.devices)
-        return tune.PlacementGroupFactory([{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in shares])
+        bundles = []
+        for share in job.shares(config["orders"][0].assignment.devices):
+            bundle = {"CPU": share.cpus}
+            if share.gpus:
+                bundle["GPU"] = share.gpus
+            bundles.append(bundle)
+        return tune.PlacementGroupFactory(bundles)
 
     def setup(self, config: dict[str, Any]) -> None:
         """Prepare the process and store the first order."""
@@ -62,16 +68,14 @@ class TrialWorker(tune.Trainable):
         neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
-        node = Node(here.get("Labels") or {}, nodes.Leaving() if config["watch"] else lambda: None)
+        labels = here.get("Labels") or {}
+        node = Node(labels, nodes.Leaving()) if config["watch"] else Node(labels)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
-            return Worker(
-                whole,
-                reuse=config["reuse"],
-                memory_bytes=memory.part(neighbours),
-                make=member if gang is None else lambda: gang,
-                node=node,
-            )
+            create = partial(Worker, whole, reuse=config["reuse"], memory_bytes=memory.part(neighbours), node=node)
+            if gang is None:
+                return create(make=member)
+            return create(make=lambda: gang)
 
         self._group = WorkerGroup(whole, make)
         self._kept_wrongly: WorkerLost | None = None

@@ -87,16 +87,22 @@ def no_longer_than(seconds: float) -> Iterator[None]:
 def cause(job: Job, trial: int, error: str) -> str:
     """Return in a few words how the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
     error = printable(error)
-    if of_gang := re.search(r"WorkerLost: (.+)", error):
-        return of_gang[1]
-    if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
-        return lost
+    gang_cause = re.search(r"WorkerLost: (.+)", error)
+    if gang_cause:
+        return gang_cause[1]
+    for words, cause_of_loss in NODE_LOST.items():
+        if words in error:
+            return cause_of_loss
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
-    if known := _of_words(_taken(job, trial)):
-        return known
-    if told := re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error):
-        return told[2] or f"exit code {told[1]}"
+    return _explain_words(_take_words(job, trial)) or _explain_error(error)
+
+
+def _explain_error(error: str) -> str:
+    """Return the cause that Ray's message names, in a few words."""
+    exit_code = re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error)
+    if exit_code:
+        return exit_code[2] or f"exit code {exit_code[1]}"
     if "died unexpectedly" in error:
         return "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
@@ -107,10 +113,12 @@ def loss(error: str) -> Lost:
     """Return what was lost, according to Ray's message."""
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
-    return "node" if any(words in error or told in error for words, told in NODE_LOST.items()) else "worker"
+    if any(words in error or cause_of_loss in error for words, cause_of_loss in NODE_LOST.items()):
+        return "node"
+    return "worker"
 
 
-def _taken(job: Job, trial: int) -> str:
+def _take_words(job: Job, trial: int) -> str:
     """Return and delete what the worker whose last trial was this one has written after it began; empty if nothing."""
     words = ""
     with suppress(OSError):
@@ -123,21 +131,22 @@ def _taken(job: Job, trial: int) -> str:
     return words
 
 
-def _of_words(words: str) -> str:
+def _explain_words(words: str) -> str:
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
-        where = _where(words.rpartition("Current thread ")[2])  # other threads come before it
+        where = _find_innermost_line(words.rpartition("Current thread ")[2])  # other threads come before it
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where and f' {where}'}"
-    if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
-        where = _where(words.rpartition("Thread 0x")[2])  # the main thread comes last
+    late = re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE)
+    if late:
+        where = _find_innermost_line(words.rpartition("Thread 0x")[2])  # the main thread comes last
         return f"the other workers have not come within {late[1]}{where and f' ({where})'}"
     last = words.strip().rpartition("\n")[2]
     return last if last.startswith(_EXIT) else ""
 
 
-def _where(stack: str) -> str:
-    place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
-    return f"in {place[3]}, {place[1]}:{place[2]}" if place else ""
+def _find_innermost_line(stack: str) -> str:
+    frame = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+    return f"in {frame[3]}, {frame[1]}:{frame[2]}" if frame else ""
 
 
 def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
