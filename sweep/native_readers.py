@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.machinery
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -149,14 +150,12 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
         case "prefix":
-            for prefix in paths:
-                found = _beginning_with(prefix) if isinstance(prefix, str) else [prefix]
-                recorder.note_native_read(found, reader=reader.name)
+            files = list(itertools.chain.from_iterable(map(_beginning_with, paths)))
+            recorder.note_native_read(files, reader=reader.name)
         case "folder":
             recorder.note_native_read(paths, reader=reader.name, folder=True)
         case "pattern":
-            folders = [os.path.split(path)[0] or "." if isinstance(path, str) else path for path in paths]
-            recorder.note_native_read(folders, reader=reader.name, folder=True)
+            recorder.note_native_read(map(_folder_of_pattern, paths), reader=reader.name, folder=True)
         case "written":
             for path in paths:
                 recorder.note_native_write(path)
@@ -165,8 +164,20 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
             recorder.note_native_write(given[1])
 
 
-def _beginning_with(prefix: str) -> list[Path]:
-    """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint."""
+def _folder_of_pattern(pattern: object) -> object:
+    """Return the folder of a pattern's files; what is not a text is returned as it is."""
+    if not isinstance(pattern, str):
+        return pattern
+    return os.path.split(pattern)[0] or "."
+
+
+def _beginning_with(prefix: object) -> Sequence[object]:
+    """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint.
+
+    What is not a text is returned as it is.
+    """
+    if not isinstance(prefix, str):
+        return [prefix]
     folder = Path(prefix).parent
     return sorted(path for path in folder.glob("*") if str(path).startswith(prefix)) if folder.is_dir() else []
 
