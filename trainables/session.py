@@ -387,16 +387,9 @@ class Session(Joining):
         key = Structure(environment, *self._data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
         alone = fit or served or callbacks.hear_batches  # other loops, whose programs are not kept
-        held = None if alone else self._programs.find(key, hp)
-        if held is not None:
-            structure, program = held
-            self._author.live = program.live
-            self._author.live.set(hp)
-            if self._begin_as_new(structure, program, hp, seed):
-                attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
-                structure.made.have()
-                return held
-            self._programs.remove(program)
+        kept = None if alone else self._reuse_program(key, hp, seed)
+        if kept is not None:
+            return kept
         record, used = origins.Record(seed), cache.memory_used(placement)
         attributes.put(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
@@ -407,10 +400,10 @@ class Session(Joining):
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
-                kept = attributes.kept(self._author, OWN)
+                attributes_kept = attributes.kept(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
-                wanted = Wanted(placement, recipe, seed, self._present, kept, compiles, callbacks, fit)
+                wanted = Wanted(placement, recipe, seed, self._present, attributes_kept, compiles, callbacks, fit)
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
@@ -439,6 +432,24 @@ class Session(Joining):
             share = cache.share_of_room(used, cache.memory_used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
+
+    def _reuse_program(self, key: Structure, hp: Hyperparameters, seed: int) -> tuple[Structure, Program] | None:
+        """Return a kept program of this structure in its initial state, with its structure; None if none can be used.
+
+        Forgets the program that was found if it cannot begin with this seed.
+        """
+        kept = self._programs.find(key, hp)
+        if kept is None:
+            return None
+        structure, program = kept
+        self._author.live = program.live
+        self._author.live.set(hp)
+        if not self._begin_as_new(structure, program, hp, seed):
+            self._programs.remove(program)
+            return None
+        attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
+        structure.made.have()
+        return kept
 
     def _copy_fitted(self) -> dict[str, object]:
         """Replace the layers on the author's object that `data` has fitted by copies; return the copies by name.

@@ -103,44 +103,73 @@ class SchedulerConformance(ABC):
 
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
     """Return the events of a search with one worker whose trials may pause; remaining paused trials end as pruned."""
-    assert isinstance(scheduler, Pausing)
-    log: list[Event] = []
-    epochs: dict[int, int] = {}
-    paused: list[int] = []
+    return _Search(scheduler, trials, value).run()
 
-    def tell(event: Event) -> None:
-        log.append(event)
-        scheduler.observe(event)
 
-    def end(trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
-        tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
+class _Search:
+    """A search with one worker whose trials may pause, and its events."""
 
-    while True:
-        trial = next((one for one in paused if scheduler.holds(one) is None), None)
-        if trial is None and len(epochs) < trials:
-            trial = len(epochs)
-            epochs[trial] = 0
-            tell(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
-        trial = scheduler.last() if trial is None else trial
-        if trial is None:
-            for one, reason in scheduler.dropped(rest=True).items():
-                paused.remove(one)
-                end(one, Status.PRUNED, reason, waits=True)
-            assert not paused, "those that are left wait for ever"
-            return log
-        if trial in paused:
-            paused.remove(trial)
+    def __init__(self, scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> None:
+        assert isinstance(scheduler, Pausing)
+        self._scheduler: Scheduler = scheduler
+        self._pausing: Pausing = scheduler
+        self._trials = trials
+        self._value = value
+        self._log: list[Event] = []
+        self._epochs: dict[int, int] = {}
+        self._paused: list[int] = []
+
+    def run(self) -> list[Event]:
+        """Train until no trial is left; return the events."""
         while True:
-            epochs[trial] += 1
-            tell(report(trial, epochs[trial], value(trial, epochs[trial])))
-            if not math.isfinite(value(trial, epochs[trial])) or epochs[trial] == EPOCHS:
-                end(trial, Status.COMPLETED if epochs[trial] == EPOCHS else Status.DIVERGED)
-                break
-            why = scheduler.holds(trial)
-            if why is not None:
-                paused.append(trial)
-                end(trial, Status.INTERRUPTED, why, waits=True)
-                break
+            trial = self._next_trial()
+            if trial is None:
+                self._drop_paused()
+                return self._log
+            if trial in self._paused:
+                self._paused.remove(trial)
+            self._train(trial)
+
+    def _next_trial(self) -> int | None:
+        """Return a paused trial that may resume, else a new one, else the one that the scheduler resumes at the end."""
+        for paused in self._paused:
+            if self._pausing.holds(paused) is None:
+                return paused
+        if len(self._epochs) == self._trials:
+            return self._pausing.last()
+        trial = len(self._epochs)
+        self._epochs[trial] = 0
+        self._tell(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
+        return trial
+
+    def _train(self, trial: int) -> None:
+        """Train a trial until it ends or pauses."""
+        while True:
+            self._epochs[trial] += 1
+            epoch = self._epochs[trial]
+            self._tell(report(trial, epoch, self._value(trial, epoch)))
+            if epoch == EPOCHS:
+                return self._end(trial, Status.COMPLETED)
+            if not math.isfinite(self._value(trial, epoch)):
+                return self._end(trial, Status.DIVERGED)
+            reason = self._pausing.holds(trial)
+            if reason is not None:
+                self._paused.append(trial)
+                return self._end(trial, Status.INTERRUPTED, reason, waits=True)
+
+    def _drop_paused(self) -> None:
+        """End the remaining paused trials as pruned."""
+        for trial, reason in self._pausing.dropped(rest=True).items():
+            self._paused.remove(trial)
+            self._end(trial, Status.PRUNED, reason, waits=True)
+        assert not self._paused, "those that are left wait for ever"
+
+    def _end(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
+        self._tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
+
+    def _tell(self, event: Event) -> None:
+        self._log.append(event)
+        self._scheduler.observe(event)
 
 
 class PausingConformance(SchedulerConformance):

@@ -17,7 +17,7 @@ from sweep.space.objectives import Objective
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(backends, "MOVE_S", 0.1)
+    monkeypatch.setattr("sweep.backends.gpu_shares.MOVE_S", 0.1)
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
     return Job("s", "packed:Packed", (tmp_path,), tmp_path, Objective("loss", "minimize"), session="abc")
 
@@ -61,7 +61,7 @@ def test_what_another_process_writes_at_the_same_time_stays_its_own(job: Job) ->
 
 
 def test_one_that_soon_ends_is_not_moved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "MOVE_S", 10.0)
+    monkeypatch.setattr("sweep.backends.gpu_shares.MOVE_S", 10.0)
     backends.write_shares(job, {3: 0.5})
     assert not step(job, order(1.0))[1].moves
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -272,17 +272,7 @@ def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield all examples in blocks, or None if they cannot be read cheaply."""
     match data:
         case ArraySplit():
-            leaves = data.leaves()
-            if (
-                sum(leaf.nbytes if isinstance(leaf, np.ndarray) else LARGEST_BYTES + 1 for leaf in leaves)
-                > LARGEST_BYTES
-            ):
-                yield None
-                return
-            for leaf in leaves:
-                rows = max(BLOCK_BYTES // max(leaf.nbytes // len(leaf), 1), 1)
-                for start in range(0, len(leaf), rows):
-                    yield np.ascontiguousarray(leaf[start : start + rows])
+            yield from _blocks_of_arrays(data.leaves())
         case BucketSplit():
             for part in data.parts:
                 yield from _all_examples(part)
@@ -293,3 +283,17 @@ def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
         case StreamSplit():
             for arrays in data.blocks():
                 yield from map(np.ascontiguousarray, arrays)
+
+
+def _blocks_of_arrays(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
+    """Yield the rows of arrays in blocks, or None if the arrays are large or not in memory."""
+    size_bytes = 0
+    for leaf in leaves:
+        size_bytes += leaf.nbytes if isinstance(leaf, np.ndarray) else LARGEST_BYTES + 1
+    if size_bytes > LARGEST_BYTES:
+        yield None
+        return
+    for leaf in leaves:
+        rows = max(BLOCK_BYTES // max(leaf.nbytes // len(leaf), 1), 1)
+        for start in range(0, len(leaf), rows):
+            yield np.ascontiguousarray(leaf[start : start + rows])

@@ -237,35 +237,23 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
     loop = pfor.WhileV2(call)
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
-    def converted(function: Any, values: Sequence[tf.Tensor]) -> Any:
-        ops, count = function.graph.get_operations(), tf.constant(trials[0])
-        each = pfor.PFor(call.pfor.loop_var, count, ops, False, tf.range(count), False, call.pfor.pfor_config)
-        before = [_wrapped(t, stacked=one.is_stacked) for t, one in zip(values, call.inputs, strict=True)]
-        return pfor._convert_function_call(function, each, before)
-
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
-        (found,) = converted(loop._cond_func, values)
-        if found.is_stacked:
+        (condition,) = _converted(loop._cond_func, values, call, trials)
+        if condition.is_stacked:
             raise _LeftOneByOne
-        return tf.reshape(found.t, [])
+        return tf.reshape(condition.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        found = converted(loop._body_func, values)
-        both = list(zip(found, call.inputs, strict=True))
-        differ.update(place for place, (after, before) in enumerate(both) if after.is_stacked and not before.is_stacked)
-        if differ or any(
-            after.t.dtype == tf.variant and after.is_stacked != before.is_stacked for after, before in both
-        ):
+        before_and_after = list(zip(call.inputs, _converted(loop._body_func, values, call, trials), strict=True))
+        differ.update(_inputs_that_differ(before_and_after))
+        if differ or any(_is_unstacked_list(before, after) for before, after in before_and_after):
             raise _LeftOneByOne
-        return [
-            pfor._stack(after.t, trials).t if before.is_stacked and not after.is_stacked else after.t
-            for after, before in both
-        ]
+        return [_stacked_as(before, after, trials) for before, after in before_and_after]
 
     while True:
         shapes = [
-            shape if not one.is_stacked or one.t.dtype == tf.variant else [int(trials[0]), *shape[1:]]
-            for shape, one in zip(loop._output_shapes(), call.inputs, strict=True)
+            _with_trials(shape, before, int(trials[0]))
+            for shape, before in zip(loop._output_shapes(), call.inputs, strict=True)
         ]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
@@ -276,6 +264,42 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
             differ.clear()
         else:
             return [_wrapped(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+
+
+def _converted(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
+    """Return the results of a loop's condition or body for all trials at once."""
+    operations, count = function.graph.get_operations(), tf.constant(trials[0])
+    each = pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
+    inputs = [_wrapped(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
+    return pfor._convert_function_call(function, each, inputs)
+
+
+def _inputs_that_differ(before_and_after: Sequence[tuple[Any, Any]]) -> list[int]:
+    """Return the positions of the values that all trials share before a step but not after it."""
+    positions = []
+    for position, (before, after) in enumerate(before_and_after):
+        if after.is_stacked and not before.is_stacked:
+            positions.append(position)
+    return positions
+
+
+def _is_unstacked_list(before: Any, after: Any) -> bool:
+    """Return whether a step made a list of tensors of all trials into one that they share, or the other way round."""
+    return after.t.dtype == tf.variant and bool(after.is_stacked != before.is_stacked)
+
+
+def _stacked_as(before: Any, after: Any, trials: Any) -> tf.Tensor:
+    """Return a loop's value after a step, stacked if it was stacked before the step."""
+    if before.is_stacked and not after.is_stacked:
+        return pfor._stack(after.t, trials).t
+    return after.t
+
+
+def _with_trials(shape: Any, before: Any, trials: int) -> Any:
+    """Return the shape of a loop's value, with the number of trials in front if the value is stacked."""
+    if not before.is_stacked or before.t.dtype == tf.variant:
+        return shape
+    return [trials, *shape[1:]]
 
 
 class _LeftOneByOne(Exception):

@@ -140,21 +140,12 @@ class Intake:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
         for name, given, part in zip(names, example, found, strict=False):
             if given is not None:
-                try:
-                    tf.nest.assert_same_structure(given, part)
-                except (ValueError, TypeError):
-                    raise Refused(
-                        f"{called} returned {name} as {_structure(part)}, expected {_structure(given)} as it was given"
-                    ) from None
+                _check_structure(called, name, given, part)
         found = tuple(tf.nest.map_structure(tf.convert_to_tensor, part) if part is not None else None for part in found)
         rows = tf.nest.flatten(x)[0].shape[0]
         for name, part in zip(names, found, strict=True):
-            for leaf in [] if part is None else tf.nest.flatten(part):
-                if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
-                    raise Refused(
-                        f"{called} returned {name} of shape {tuple(leaf.shape)} for {rows or 'a batch of'} examples, "
-                        "expected one row for each of them"
-                    )
+            if part is not None:
+                _check_rows(called, name, part, rows)
         return (*found, sample_weight) if len(found) == 2 else found
 
     def _mixed(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
@@ -218,6 +209,26 @@ def _form(author: Author) -> tuple[str, ...]:
 
 def _call(names: Sequence[str]) -> str:
     return f"augment({', '.join(names)})"
+
+
+def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
+    """Raise Refused unless ``part``, which ``called`` returned as ``name``, has the structure of ``example``."""
+    try:
+        tf.nest.assert_same_structure(example, part)
+    except (ValueError, TypeError):
+        raise Refused(
+            f"{called} returned {name} as {_structure(part)}, expected {_structure(example)} as it was given"
+        ) from None
+
+
+def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
+    """Raise Refused unless all arrays of ``part`` have one row for each of ``rows`` examples; None: not yet known."""
+    for leaf in tf.nest.flatten(part):
+        if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
+            raise Refused(
+                f"{called} returned {name} of shape {tuple(leaf.shape)} for {rows or 'a batch of'} examples, "
+                "expected one row for each of them"
+            )
 
 
 def _structure(part: Any) -> str:

@@ -245,7 +245,6 @@ class KerasStep(Step):
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Prepare to find out which values both steps return; each is traced when it is first asked for."""
-
         self._example_of_evaluation = example
 
         @functools.cache

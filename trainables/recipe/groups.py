@@ -331,10 +331,7 @@ def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Var
         if not isinstance(group, Group):
             raise Refused(f"groups() returned {type(group).__name__} in its list, expected Group")
         variables = _variables(group.of, model)
-        if group.optimizer is not None:
-            _check_optimizer(group.optimizer, place)
-            if group.rate is not None:
-                check_follows(group.optimizer, f"group {place + 1} of groups()")
+        _check_optimizer(group, place)
         for variable in variables:
             if taken.setdefault(id(variable), place) != place:
                 raise Refused(
@@ -348,12 +345,18 @@ def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Var
     return found
 
 
-def _check_optimizer(optimizer: Any, place: int) -> None:
+def _check_optimizer(group: Group, place: int) -> None:
+    """Raise Refused if the group's own optimizer is of a kind that a group cannot have."""
+    optimizer = group.optimizer
+    if optimizer is None:
+        return
     others = (keras.optimizers.MultiOptimizer, keras.optimizers.LossScaleOptimizer, Grouped)
     if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, others):
         raise Refused(f"group {place + 1} of groups() has {type(optimizer).__name__} as its optimizer")
     if optimizer.use_ema:
         raise Refused(f"the optimizer of group {place + 1} averages weights, which only the trial's own may")
+    if group.rate is not None:
+        check_follows(optimizer, f"group {place + 1} of groups()")
 
 
 def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:

@@ -114,31 +114,32 @@ def build(hp: Hyperparameters) -> Schedule:
     name = hp.text("lr_schedule", "constant", standard=True)
     match name:
         case "constant" | "plateau":
-            return constant()
+            schedule = constant()
         case "cosine":
-            return cosine(_number(hp, "lr_final", 0.0))
+            schedule = cosine(_number(hp, "lr_final", 0.0))
         case "cosine_restarts":
-            return cosine_restarts(
+            schedule = cosine_restarts(
                 _number(hp, "lr_final", 0.0),
                 hp.integer("lr_restarts", 2, standard=True),
                 _number(hp, "lr_lengthening", 1.0),
             )
         case "one_cycle":
             rise = _number(hp, "lr_rise", 0.3)
-            return one_cycle(rise, _number(hp, "lr_initial", 0.04), _number(hp, "lr_final", 4e-6))
+            schedule = one_cycle(rise, _number(hp, "lr_initial", 0.04), _number(hp, "lr_final", 4e-6))
         case "linear":
-            return polynomial(_number(hp, "lr_final", 0.0), 1.0)
+            schedule = polynomial(_number(hp, "lr_final", 0.0), 1.0)
         case "polynomial":
-            return polynomial(_number(hp, "lr_final", 0.0), _number(hp, "lr_power", 1.0))
+            schedule = polynomial(_number(hp, "lr_final", 0.0), _number(hp, "lr_power", 1.0))
         case "exponential":
             final = _number(hp, "lr_final", 0.01)
             if final == 0:
                 raise ValueError("lr_final is 0, an exponential schedule needs a share above 0")
-            return exponential(final)
+            schedule = exponential(final)
         case "step":
-            return step(hp.integer("lr_drops", 2, standard=True), _number(hp, "lr_drop_factor", 0.1))
+            schedule = step(hp.integer("lr_drops", 2, standard=True), _number(hp, "lr_drop_factor", 0.1))
         case _:  # piecewise, the last of `SCHEDULES`
-            return piecewise(_epochs(hp), _number(hp, "lr_drop_factor", 0.1))
+            schedule = piecewise(_epochs(hp), _number(hp, "lr_drop_factor", 0.1))
+    return schedule
 
 
 def rates(

@@ -1,0 +1,35 @@
+"""The file that tells running trials their new shares of a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+
+from sweep.backends.job import Job
+from sweep.backends.protocol import Order
+from sweep.errors import StoreError
+from sweep.events import EpochReported
+from sweep.store import replacing
+
+MOVE_S = 15.0
+"""Approximate time to continue in a new process; trials that need less than this stay where they are."""
+
+
+def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
+    """Tell running trials their new shares."""
+    with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
+        aside.write_text(json.dumps(wanted))
+
+
+def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
+    """Return whether a trial has been told a different share and has enough work left to be worth moving."""
+    given = order.assignment
+    if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
+        return False
+    try:
+        wanted = json.loads(job.share_file.read_text())
+    except (OSError, ValueError):  # no trial was told anything
+        return False
+    share = wanted.get(str(given.trial))
+    return share is not None and share != given.devices.gpus

@@ -1,0 +1,88 @@
+"""What all trials of a session have in common, and where its files are."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sweep.contract import Devices, aside
+from sweep.prices import Price
+from sweep.space.objectives import Objective
+from sweep.store.object_store import ObjectStore, stand_for
+
+STOP_FILE, SHARE_FILE = ".stop-", ".share-"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that all trials of a session have in common."""
+
+    sweep: str
+    trainable: str
+    import_folders: tuple[Path, ...]
+    results_folder: Path  # as the driver sees it
+    objective: Objective
+    workers: int = 1  # processes of each trial
+    servers: int = 0  # servers, which keep the weights; if any, one more process coordinates
+    together: int = 1  # trials that a worker may train at once
+    session: str = ""  # distinguishes the files of this session from those of others
+    checkpoint_every_s: float = 60.0
+    checkpoint_keep: int = 2
+    shared: str | None = None  # folder for data that workers share, in each node's temporary folder
+    profile: bool = False  # profile the first trial
+    target: float | None = None  # value of the objective at which a trial is complete
+    unsure: tuple[str, ...] = ()  # parameters whose reads cannot be found in the source
+    sometimes: tuple[str, ...] = ()  # parameters that are read only with some values of others, such as the optimizer
+    varying: tuple[str, ...] = ()  # parameters that differ between trials
+    constant: tuple[str, ...] = ()  # parameters that are the same in all trials
+    choosing: tuple[str, ...] = ()  # parameters that differ and are not numbers, so code may choose by them
+    settings: tuple[str, ...] = ()  # keys of `training` that differ from their defaults
+    price: Price | None = None  # per GPU-hour
+    store: str | None = None  # URL of the sweep in an object store, if nodes share no folder
+    stand_in: str | None = None  # local copy of the results folder, in each node's temporary folder
+    given: object = field(default=None, repr=False)  # the class or function itself, if no module has it
+    working_folder: Path | None = None  # the driver's, in which trials begin if it exists on the node
+    code: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the author's modules when the session began
+    data_seed: int = 0  # seed for loading data and importing the author's modules
+
+    @property
+    def aside(self) -> int:
+        """Number of processes of each trial that do not train."""
+        return aside(self.servers)
+
+    def shares(self, devices: Devices) -> tuple[Devices, ...]:
+        """Return the devices of each process of a trial, rank 0 first.
+
+        With servers, rank 0 and the servers get no GPU, because they do not train.
+        """
+        if not self.servers:
+            return (devices,) * self.workers
+        without = replace(devices, gpus=0.0, simulated=False)
+        return (without, *(devices,) * self.workers, *(without,) * self.servers)
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Folder in which this node's workers share data; None if they do not."""
+        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
+
+    @property
+    def folder(self) -> Path:
+        """The results folder, or its local copy on this machine."""
+        return self.results_folder if self.stand_in is None else Path(tempfile.gettempdir()) / self.stand_in
+
+    def prepare(self) -> None:
+        """Create the local copy of the results folder, if there is one."""
+        if self.store is not None:
+            stand_for(self.folder, ObjectStore(self.store))
+
+    @property
+    def stop_file(self) -> Path:
+        """File whose existence asks this session's workers to interrupt their trials after the present epoch."""
+        return self.folder / f"{STOP_FILE}{self.session}"
+
+    @property
+    def share_file(self) -> Path:
+        """JSON file with the new GPU shares of running trials of this session, by trial."""
+        return self.folder / f"{SHARE_FILE}{self.session}"

@@ -1,0 +1,79 @@
+"""Copies of a session's stop and share files through the object store, if machines share no folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from sweep.backends.job import Job
+from sweep.errors import StoreError
+from sweep.store import replacing
+from sweep.store.object_store import ObjectStore, repeat
+
+_SEND_S, _HEAR_S = 0.5, 2.0
+
+
+@contextmanager
+def messages_sent(job: Job) -> Iterator[None]:
+    """Copy the driver's stop and share files to workers on all machines, inside the block.
+
+    Does nothing if all machines see the results folder.
+    """
+    if job.store is None:
+        yield
+        return
+    store, key, last = ObjectStore(job.store), _key(job), ""
+
+    def send() -> None:
+        nonlocal last
+        now = json.dumps({"stop": job.stop_file.exists(), "shares": _shares(job)})
+        if now != last:
+            store.put(key, now.encode())
+            last = now
+
+    job.prepare()
+    stop = repeat(partial(_if_it_can, send), _SEND_S, "messages to workers")
+    try:
+        yield
+    finally:
+        stop()
+        with suppress(StoreError):
+            store.delete([key])
+
+
+def hear_messages(job: Job) -> Callable[[], None]:
+    """Start copying the driver's stop and share files to this machine; return a function that stops it."""
+    if job.store is None:
+        return lambda: None
+    store, key = ObjectStore(job.store), _key(job)
+
+    def look() -> None:
+        found = store.get(key)
+        if found is None:
+            return
+        told = json.loads(found[0])
+        if told["stop"]:
+            job.stop_file.touch()
+        if told["shares"] != _shares(job):
+            with replacing(job.share_file) as aside:
+                aside.write_text(told["shares"])
+
+    return repeat(partial(_if_it_can, look), _HEAR_S, "messages of the driver")
+
+
+def _if_it_can(turn: Callable[[], None]) -> None:
+    with suppress(StoreError, OSError, ValueError):  # the store is away or a disk full: the next attempt may succeed
+        turn()
+
+
+def _key(job: Job) -> str:
+    return f"messages/{job.session}"
+
+
+def _shares(job: Job) -> str:
+    try:
+        return job.share_file.read_text()
+    except OSError:
+        return ""

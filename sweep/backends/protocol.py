@@ -1,0 +1,178 @@
+"""What passes between a `Driver`, which hands out trials, and a `Backend`, which trains them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from sweep.contract import Assignment, Facts
+from sweep.events import EpochReported, TrialEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One trial for a worker to train."""
+
+    assignment: Assignment
+    decision_epochs: tuple[int, ...] = ()
+    to_beat: float | None = None  # loss (`Objective.standing`): a trial that ends with no lower one keeps no checkpoint
+    whole: bool = False  # train all epochs, even if the target is reached
+    known_data: str | None = None  # stop before training if the data have this fingerprint: the result is known
+    moved: bool = False  # it did not fit into another process
+    waits: bool = False  # save at each decision epoch, because the trial may pause there
+    shares: bool = False  # its GPU share may change, in which case another worker continues it
+
+    def __repr__(self) -> str:
+        return f"trial {self.assignment.trial}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Result of one step of a trial."""
+
+    epochs: tuple[EpochReported, ...] = ()
+    end: TrialEnded | None = None
+    facts: Facts = field(default_factory=Facts)
+    notices: tuple[str, ...] = ()
+    spoilt: str | None = None  # why the worker must not be used again
+    fault: str | None = None  # why the whole sweep cannot continue
+    data_known: bool = False  # the data are those of `Order.known_data`
+    worker: str = ""  # name of the worker, if there are several
+    accumulate: int | None = None  # out of memory: micro-batches to use in another process; this worker is spoilt
+    crowded: bool = False  # needs a larger share of a GPU, in another worker; this one is spoilt
+    moves: bool = False  # another worker continues the trial from its last checkpoint
+
+    @property
+    def together(self) -> float:
+        """Number of trials that were trained together in the last epoch."""
+        return self.epochs[-1].measures.get("together", 1.0) if self.epochs else 1.0
+
+    @property
+    def outgrown(self) -> bool:
+        """True if the trial needs another process."""
+        return self.accumulate is not None or self.crowded
+
+    @property
+    def over(self) -> bool:
+        """True if the worker is done with the trial, whatever the driver decides."""
+        return self.end is not None or self.moves or self.outgrown
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Results of one step of a worker, by trial."""
+
+    found: Mapping[int, Progress]
+    spoilt: str | None = None  # why the worker must not be used after its present trials
+    together: int = 1  # number of trials to give such a worker at once
+    is_open: bool = False  # more trials may join while these are training
+
+
+Lost: TypeAlias = Literal["worker", "node", "preempted"]
+"""The loss of a worker's process, of its node, or of a node that was taken away on purpose."""
+
+
+class Driver(Protocol):
+    """Hands out trials and receives their progress; backends must do what it returns."""
+
+    @property
+    def running(self) -> int:
+        """Number of trials that are handed out and have not ended."""
+
+    @property
+    def room(self) -> int | None:
+        """Number of trials that may run at once by their GPU shares; None: as many as fit."""
+
+    @property
+    def left(self) -> int | None:
+        """Number of trials that may still be handed out; None if unknown."""
+
+    @property
+    def stopping(self) -> str | None:
+        """Why no more trials are handed out and running ones end early; None if they do not."""
+
+    def next(self, worker: str = "") -> Order | None:
+        """Return the next trial for the worker with this name.
+
+        None if there is none to start; there may be one again after a worker is lost.
+        """
+
+    def begun(self, trial: int) -> None:
+        """Note that a worker has begun a trial; its timeouts count from now."""
+
+    def tick(self) -> list[int]:
+        """Check the clock, in every turn; return the trials that just ended and whose workers must be killed."""
+
+    def take(self, trial: int, progress: Progress) -> bool:
+        """Receive the result of a step; return whether the trial continues in its worker."""
+
+    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+        """Handle a lost worker, perhaps lost with its node; return whether another worker retries the trial.
+
+        Must be called for every spoilt worker, too.
+        """
+
+
+def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
+    """Return the next trials for a worker, at most ``most``.
+
+    If few trials are left, they are divided among the ``idle`` workers.
+    """
+    left = driver.left
+    most = most if left is None else min(most, max(-(-left // max(idle, 1)), 1))
+    found: list[Order] = []
+    while len(found) < most and (order := driver.next(worker)) is not None:
+        found.append(order)
+    return found
+
+
+def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
+    """Return new trials for a worker that trains several, once a quarter of its places are free.
+
+    ``going`` is the number of its trials that continue. If few are left, they are divided among ``workers`` workers.
+    """
+    room = steps.together - going
+    return orders(driver, worker, room, workers) if going and steps.is_open and room * 4 >= steps.together else []
+
+
+class Backend(Protocol):
+    """Trains the trials of a session."""
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver hands out."""
+
+    def at_once(self, gpus: float) -> int:
+        """Return how many trials of ``gpus`` GPUs each can run at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepStatus:
+    """Current status of a sweep; None for what is not known yet."""
+
+    trials: Mapping[str, int]  # by status, with all statuses
+    total: int | None  # number of trials, if known
+    epochs: int  # trained in all sessions
+    epochs_per_s: float
+    metric: str  # name of the first objective
+    goal: str
+    best: float | None = None  # best value among completed trials
+    best_trials: tuple[int, ...] = ()  # several if the best value is the mean of repeats
+    left_s: float | None = None  # estimated seconds left
+
+    @property
+    def finished(self) -> int:
+        """Number of trials whose status is not running."""
+        return sum(count for status, count in self.trials.items() if status != "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The machine of a worker that has a process to itself.
+
+    ``labels`` determine the price of its GPUs. ``leaving`` returns the reason why trials must continue elsewhere,
+    because the node is about to be taken away, or None.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    leaving: Callable[[], str | None] = lambda: None

@@ -1,0 +1,26 @@
+"""Names of the folders in which the workers of one machine share data, and their deletion."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+
+
+def shared_data_name(results_folder: Path) -> str:
+    """Return a new, unguessable name for the shared data of a session of the sweep in this folder."""
+    return f"{shared_data_prefix(results_folder)}{uuid.uuid4().hex}"
+
+
+def shared_data_prefix(results_folder: Path) -> str:
+    """Return the common prefix of such names for all sessions of a sweep; the path must be the driver's."""
+    digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
+    return f"sweep-data-{digest[:16]}-"
+
+
+def remove_shared_data(prefix: str) -> None:
+    """Delete this machine's shared-data folders whose names begin with ``prefix``."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        shutil.rmtree(folder, ignore_errors=True)

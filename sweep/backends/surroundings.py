@@ -1,0 +1,117 @@
+"""The working folder, standard streams and settings of a process that trains trials."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from sweep.read_recorder import recorder
+from sweep.state import imports, settings
+
+
+class Surroundings:
+    """Keeps the working folder, standard streams and settings of a process the same for each of its trials.
+
+    Trials begin in ``folder`` if this machine has it, or where importing the author's code has changed to, and with the
+    settings that the import left (`sweep.state.settings`). With ``alone``, the process is only for trials: it stays in
+    the trial's state between steps, for the sake of threads that read ahead. Otherwise the caller's state is restored
+    after each step.
+    """
+
+    def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
+        self._alone = alone
+        self._start = folder if folder is not None and folder.is_dir() else Path.cwd()
+        self._imported = False
+        self._at = self._start  # working folder of the present trial
+        self._streams: tuple[TextIO, TextIO] | None = None  # streams that the trial has put in place of Python's own
+        self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
+        for copy in self._outputs.values():
+            weakref.finalize(self, os.close, copy)
+        self._settings = imports.follow(settings.Kept())
+        self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
+        self._of_trial: settings.Values = {}  # settings made by the present trial
+        self._is_inside = False
+        self.resisting: list[str] = []  # settings that a trial has changed permanently
+
+    def check(self) -> None:
+        """Raise FileNotFoundError if there is no folder that the trial could run in."""
+        if not (self._at.is_dir() or self._start.is_dir()):
+            raise FileNotFoundError(f"{self._start}, in which trials begin, is no longer there")
+
+    @contextmanager
+    def inside(self, *, anyhow: bool = False) -> Iterator[None]:
+        """Use the trial's working folder, streams and settings inside the block; restore the caller's afterwards.
+
+        ``anyhow``: do not raise if the trial's folder is gone; the caller must call `check` then.
+        """
+        back, before = None if self._alone else _current_folder(), (sys.stdout, sys.stderr)
+        if not anyhow:
+            self.check()
+        with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
+            os.chdir(self._at if self._at.is_dir() else self._start)
+        sys.stdout, sys.stderr = self._streams or before
+        if not self._alone:
+            self._settings.again()
+            settings.write(self._of_trial)
+        self._is_inside = True
+        try:
+            with recorder.in_trial():
+                yield
+        finally:
+            self._is_inside = False
+            if not self._alone:
+                self._of_trial = self._settings.own()
+                self._settings.put_back()
+            with suppress(FileNotFoundError):  # the trial has deleted it
+                self._at = Path.cwd()
+            now = (sys.stdout, sys.stderr)
+            self._streams = None if now == before else now
+            sys.stdout, sys.stderr = self._open(before[0], 1), self._open(before[1], 2)
+            if back is not None and back.is_dir():
+                os.chdir(back)
+
+    def _open(self, file: TextIO, stream: int) -> TextIO:
+        """Return Python's file for a standard stream, or a new one if the trial has closed it."""
+        if not getattr(file, "closed", False) or stream not in self._outputs:
+            return file
+        os.dup2(self._outputs[stream], stream)
+        return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+    def imported(self) -> None:
+        """Make all trials begin with the present folder and settings, as importing the author's code has left them."""
+        if not self._imported:
+            self._start, self._imported = Path.cwd(), True
+        if self._alone:
+            self._settings.again()
+        else:
+            self._of_import = self._settings.own()
+
+    def reset(self) -> None:
+        """Undo what a trial has done to the working folder, the standard streams and the settings."""
+        self._at, self._streams = self._start, None
+        for stream, copy in self._outputs.items():
+            os.dup2(copy, stream)
+        self._of_trial = self._of_import
+        if self._alone or self._is_inside:
+            self.resisting += self._settings.put_back()
+            settings.write(self._of_import)
+
+
+def _current_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:  # it was deleted
+        return None
+
+
+def _is_open(stream: int) -> bool:
+    try:
+        os.fstat(stream)
+    except OSError:
+        return False
+    return True

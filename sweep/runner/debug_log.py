@@ -1,0 +1,54 @@
+"""The file that receives what Ray and TensorFlow print."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TextIO
+
+
+@contextmanager
+def redirected(path: Path) -> Iterator[TextIO]:
+    """Append standard error to ``path`` inside the block: file descriptor 2, also of child processes, and Python's own.
+
+    Yields the original standard error of the terminal, for output meant for the user.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    encoding = getattr(sys.stderr, "encoding", None)  # what it cannot encode is escaped, as Python does
+    terminal = os.fdopen(os.dup(kept), "w", buffering=1, encoding=encoding, errors="backslashreplace")
+    with path.open("a", encoding="utf-8") as log, redirect_stderr(_to_file_descriptor_2()):
+        os.dup2(log.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            with suppress(OSError):  # the disk is full: this output is lost, the sweep is not
+                sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            terminal.close()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Discard what Ray and TensorFlow print inside the block."""
+    with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
+        yield
+
+
+def _to_file_descriptor_2() -> TextIO:
+    """Return a stream that writes to file descriptor 2: Python's standard error if it does, else a new one.
+
+    In a notebook, Python's standard error writes elsewhere.
+    """
+    try:
+        if sys.stderr.fileno() == 2:
+            return sys.stderr
+    except (OSError, ValueError, AttributeError):  # it has no file descriptor
+        pass
+    return io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="replace", write_through=True)

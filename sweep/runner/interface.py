@@ -1,0 +1,70 @@
+"""What the callers of a session give it, see of it while it runs, and get from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sweep.events import Event
+from sweep.store.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from sweep.analysis.live_status import Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options for running a sweep that are not part of its file."""
+
+    address: str | None = None
+    max_concurrent: int | None = None
+    simulated_gpus: int | None = None
+    reuse: bool = True
+    inline: bool = False
+    memo: bool = True
+    retry_failed: bool = False  # when a sweep is resumed
+    confirming: bool = False  # the search has ended; only the confirmation is run
+    profile: bool = False
+    quiet: bool = False  # show no progress
+    verbose: bool = False  # print where the output of Ray and TensorFlow goes
+    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # further readers of the log
+    embedded: bool = False  # the process belongs to the user and must survive the sweep
+
+    def opening(self, folder: ResultsFolder) -> list[str]:
+        """Return the lines that a session prints at its start."""
+        lines = [f"output of Ray and TensorFlow: {folder.debug_log}"] if self.verbose else []
+        gpus = self.simulated_gpus
+        return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else lines
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a session."""
+
+    folder: ResultsFolder
+    completed: int
+    stopped: str | None  # why it ended before all its trials
+    interrupted: bool
+    fault: str | None = None  # the problem to solve before it can continue
+
+
+class View(Protocol):
+    """Observer of a session, such as the live view."""
+
+    @property
+    def standing(self) -> Standing:
+        """State of the sweep, for the thread that displays it; only used with Ray."""
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Receive the events of earlier sessions."""
+
+    def on(self, event: Event) -> None:
+        """Receive an event."""
+
+    def say(self, text: str) -> None:
+        """Receive a line about the session itself."""
+
+    def close(self) -> None:
+        """Stop observing."""
