@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.parallel_for import pfor
 
+from trainables import tensorflow_private
 from trainables.recipe.refusals import Refused
 
 MISSING = "No pfor vectorization defined for "
@@ -73,9 +73,7 @@ def install() -> None:
     """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
-            before = pfor._pfor_converter_registry.pop(kind, None)
-            given = before[0] if isinstance(before, tuple) else before
-            pfor.RegisterPFor(kind)(functools.partial(convert, kind, given))
+            tensorflow_private.replace_converter(kind, functools.partial(functools.partial, convert, kind))
 
 
 def mapped(function: Callable[..., Any], values: Any) -> Any:
@@ -98,7 +96,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 
 
 def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
-    return pfor.wrap(tensor, stacked)
+    return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
 def _dimensions(tensor: tf.Tensor) -> list[Any]:
@@ -191,7 +189,11 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
     made = []
     for number in range(streams.count):
         own = [t[number] if one.is_stacked else t for t, one in zip(each, inputs, strict=True)]
-        made.append(pfor._create_op(kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr).outputs)
+        made.append(
+            tensorflow_private.create_operation(
+                kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
+            ).outputs
+        )
     stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
@@ -234,23 +236,21 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:
         return given(call)
-    loop = pfor.WhileV2(call)
+    condition, body, output_shapes = tensorflow_private.while_loop_of(call)
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
     def converted(function: Any, values: Sequence[tf.Tensor]) -> Any:
-        ops, count = function.graph.get_operations(), tf.constant(trials[0])
-        each = pfor.PFor(call.pfor.loop_var, count, ops, False, tf.range(count), False, call.pfor.pfor_config)
         before = [_wrapped(t, stacked=one.is_stacked) for t, one in zip(values, call.inputs, strict=True)]
-        return pfor._convert_function_call(function, each, before)
+        return tensorflow_private.convert_function(function, call, trials[0], before)
 
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
-        (found,) = converted(loop._cond_func, values)
+        (found,) = converted(condition, values)
         if found.is_stacked:
             raise _LeftOneByOne
         return tf.reshape(found.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        found = converted(loop._body_func, values)
+        found = converted(body, values)
         both = list(zip(found, call.inputs, strict=True))
         differ.update(place for place, (after, before) in enumerate(both) if after.is_stacked and not before.is_stacked)
         if differ or any(
@@ -258,14 +258,14 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
         ):
             raise _LeftOneByOne
         return [
-            pfor._stack(after.t, trials).t if before.is_stacked and not after.is_stacked else after.t
+            tensorflow_private.stack_tensor(after.t, trials) if before.is_stacked and not after.is_stacked else after.t
             for after, before in both
         ]
 
     while True:
         shapes = [
             shape if not one.is_stacked or one.t.dtype == tf.variant else [int(trials[0]), *shape[1:]]
-            for shape, one in zip(loop._output_shapes(), call.inputs, strict=True)
+            for shape, one in zip(output_shapes(), call.inputs, strict=True)
         ]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
