@@ -6,10 +6,12 @@ Those of Keras and TensorFlow stand in two modules of `trainables` and nowhere e
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -56,15 +58,9 @@ TESTS = Counter(
 KERAS, TENSORFLOW = "trainables/keras_private.py", "trainables/tensorflow_private.py"
 SHIMS = (KERAS, TENSORFLOW)
 MODULES = {  # private modules whose functions are replaced from outside, by names
-    f"trainables.{shim}_private.{module}"
-    for shim, modules in (
-        ("keras", ("loss_module", "numpy_module", "random_module")),
-        (
-            "tensorflow",
-            ("gen_random_ops", "gen_stateless_random_ops", "gen_stateless_random_ops_v2", "random_ops_util"),
-        ),
-    )
-    for module in modules
+    *(f"trainables.keras_private.{name}" for name in ("loss_module", "numpy_module", "random_module")),
+    *(f"trainables.tensorflow_private.gen_{name}" for name in ("random_ops", "stateless_random_ops")),
+    *(f"trainables.tensorflow_private.{name}" for name in ("gen_stateless_random_ops_v2", "random_ops_util")),
 }
 
 
@@ -176,21 +172,14 @@ def _objects_with_private_names() -> list[Any]:
     model.compile("adam", "mse")
     optimizer = model.optimizer
     optimizer.build(model.trainable_variables)
-    several = keras.src.optimizers.multi_optimizer.MultiOptimizer([optimizer], lambda path: 0)
+    several = keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(optimizer))
     masked = keras.layers.Embedding(3, 2, mask_zero=True)(tf.constant([[1, 0]]))
     dataset = tf.data.Dataset.range(3).map(lambda x: x, num_parallel_calls=2)
     context.context()._rng = getattr(context.context(), "_rng", None)  # made when a seed is set
+    graph = tf.function(lambda: 1).get_concrete_function().graph
+    loop = dict.fromkeys(re.findall(r"self\.(\w+) =", inspect.getsource(pfor.WhileV2.__init__)))
     return [
-        *(
-            model,
-            model.layers[1],
-            optimizer,
-            several,
-            inputs,
-            masked,
-            dataset,
-            tf.function(lambda: 1).get_concrete_function().graph,
-        ),
+        *(model, model.layers[1], optimizer, several, inputs, masked, dataset, graph, SimpleNamespace(**loop)),
         *(model._compile_loss, optimizer.variables[0], context.context(), tf.compat.v1, pfor.WhileV2, tf.RaggedTensor),
     ]
 
