@@ -41,6 +41,24 @@ def modules_end_with_their_test() -> Iterator[None]:
             del sys.modules[name]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def other_tests_are_not_imported(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hide the modules of other tests, as if each file had a process of its own.
+
+    A trial watches every imported module that is not installed, and says what changes there by itself: the threads and
+    event loops that other tests have left would be found in it.
+    """
+    hidden = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("test_") and module is not request.module
+    }
+    for name in hidden:
+        del sys.modules[name]
+    yield
+    sys.modules.update(hidden)
+
+
 @pytest.fixture(autouse=True)
 def changes_for_good_end_with_their_test() -> Iterator[None]:
     """Forget what trials of a test have changed in its modules for good: later trials of the process are told of it."""

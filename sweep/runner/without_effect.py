@@ -25,18 +25,16 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield the settings that a function or a class other than `KerasTrainable` certainly does not read."""
     if source.derives_from(KERAS_TRAINABLE):
         return
-    kind, report = ("a function", "report") if source.is_function else ("no KerasTrainable", "assignment")
+    kind, report = ("is a function", "report") if source.is_function else ("is not a KerasTrainable", "assignment")
     if spec.folds and source.reads_of_its_trial_not(["fold"]):
-        what = (
-            f"{spec.folds}, and {spec.trainable} is {kind} that does not read {report}.fold: all folds would be alike"
-        )
+        what = f"{spec.folds}, but {spec.trainable} {kind} and does not read {report}.fold: all folds would be alike"
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
     elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
     asked = [name for name in settings(spec) if name not in elsewhere]
     for name in source.reads_of_its_trial_not(asked, "training"):
         value = setting(spec.training[name])
-        what = f"{value}, and {spec.trainable} is {kind} that does not read {report}.training"
+        what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
         hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
         yield Problem(f"training.{name}", what, hint)
 

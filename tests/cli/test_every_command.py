@@ -266,7 +266,7 @@ OTHERS = (
     Row("run one.yaml --inline --name NEW -q --run-cap 1 --set epochs=1", out="^rank +trial"),
     Row("run one.yaml --inline --name NEW --results other --no-reuse --no-memo", out="results  other/NEW"),
     Row("run one.yaml --inline --name NEW --max-concurrent 1 --profile --no-memo", out=r"\[3/3\]"),
-    Row("run one.yaml --inline --name NEW --eager --no-memo", out=r"\[3/3\]"),
+    Row("run one.yaml --inline --name NEW --eager --no-memo", 2, err="scored:Scored is not a KerasTrainable"),
     Row("run one.yaml --inline --name NEW --simulate-gpus 2 --no-memo", out="rehearsal: 2 logical CPU devices"),
     Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("run one.yaml --inline", 2, err="holds a sweep already"),
