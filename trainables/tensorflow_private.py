@@ -7,6 +7,7 @@ AttributeError at its use, unless the function says what it returns then.
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -215,10 +216,11 @@ def type_spec(value: Any) -> Any:
 # Vectorization of several trials
 
 
-def replace_converter(kind: str, replacement: Callable[[Any], Callable[..., Any]]) -> None:
-    """Replace the converter of an operation by ``replacement(converter)``; it gets None where there was none."""
+def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
+    """Convert an operation by ``convert(kind, converter, call)``, with TensorFlow's own converter or None."""
     before = _pfor._pfor_converter_registry.pop(kind, None)
-    _pfor.RegisterPFor(kind)(replacement(before[0] if isinstance(before, tuple) else before))
+    own = before[0] if isinstance(before, tuple) else before
+    _pfor.RegisterPFor(kind)(functools.partial(convert, kind, own))
 
 
 def wrap_tensor(tensor: Any, stacked: bool) -> Any:
@@ -237,7 +239,7 @@ def create_operation(kind: str, inputs: list[Any], dtypes: list[Any], attributes
 
 
 def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
-    """Return the condition, the body and the shapes of the `tf.while_loop` that a converter is called for."""
+    """Return condition and body of the `tf.while_loop` that a converter is called for, and a function of its shapes."""
     loop = _pfor.WhileV2(call)
     return loop._cond_func, loop._body_func, loop._output_shapes
 

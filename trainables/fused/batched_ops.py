@@ -73,7 +73,7 @@ def install() -> None:
     """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
-            tensorflow_private.replace_converter(kind, functools.partial(functools.partial, convert, kind))
+            tensorflow_private.replace_converter(kind, convert)
 
 
 def mapped(function: Callable[..., Any], values: Any) -> Any:
