@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-DOCUMENTED = {"_replace", "_fields", "_asdict", "_getframe", "_exit"}  # by Python, in spite of the underscore
+DOCUMENTED = {"_replace", "_fields", "_asdict", "_getframe", "_exit", "trainable"}  # by Python, and by Keras to be set
 BY_NAME = {"getattr", "setattr", "hasattr", "delattr"}
 
 
@@ -49,7 +49,7 @@ def _of(tree: ast.AST, fields: set[str], private: tuple[str, ...]) -> Iterator[s
             case ast.Attribute(attr=attribute) if _is_hidden(attribute) and attribute not in own:
                 yield attribute
             case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):
-                if name not in ("self", "cls") and not _is_hidden(name) and attribute not in fields:
+                if name not in ("self", "cls") and not _is_hidden(name) and attribute not in fields | DOCUMENTED:
                     yield f"{attribute} ="
             case ast.Call(func=ast.Name(id=function), args=[_, ast.Constant(value=str(attribute)), *_]):
                 if function in BY_NAME and _is_hidden(attribute) and attribute not in own:

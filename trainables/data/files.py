@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.lib.io import tf_record
 
+from trainables import tensorflow_private
 from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mixed, permutation, shuffled
 
 OPEN_FILES = 64
@@ -60,7 +60,7 @@ class Records:
 
     def _reader(self, file: int) -> Any:
         if file not in self._open:
-            self._open[file] = tf_record.tf_record_random_reader(self.files[file])
+            self._open[file] = tensorflow_private.tf_record_random_reader(self.files[file])
             if len(self._open) > OPEN_FILES:
                 self._open.popitem(last=False)
         self._open.move_to_end(file)

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables import tensorflow_private
 
 SHUFFLE_BUFFER = 10_000
 SHOWN = 100  # rows of a refused array that are inspected to find the reason
@@ -149,7 +150,7 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
     kind = type(dataset).__name__.lower()
     if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
         return False
-    return all(map(_is_of_examples, dataset._inputs()))
+    return all(map(_is_of_examples, tensorflow_private.dataset_inputs(dataset)))
 
 
 def _unbatched(dataset: tf.data.Dataset) -> str:
@@ -171,7 +172,7 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
         kind = type(present).__name__.lower()
         if "batchdataset" in kind and "unbatch" not in kind:
             return True
-        inputs = present._inputs()
+        inputs = tensorflow_private.dataset_inputs(present)
         keeps = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
         present = (
             inputs[0] if len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind else None

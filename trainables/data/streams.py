@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from sweep.contract import Assignment, NotBegun
 from sweep.hyperparameters import Hyperparameters
+from trainables import tensorflow_private
 from trainables.data import sources
 from trainables.data.passes import (
     GATHER_ROWS,
@@ -43,12 +44,12 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
     """
     loose = dataset.options().deterministic is False
     for part in _parts(dataset):
-        order = getattr(part, "_deterministic", None)
+        order = tensorflow_private.order_of(part)
         if order is None:
             continue
         if order == "false" or (order == "default" and loose):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
-        function = getattr(getattr(part, "_map_func", None), "function", None)
+        function = tensorflow_private.map_function(part)
         if function is not None and any(kind in draws.RANDOM for kind, _ in draws.operations(function.graph)):
             return "a tf.data.Dataset draws in a map with num_parallel_calls; use tf.random.stateless_*, or augment()"
     return ""
@@ -56,7 +57,7 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
 
 def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
     yield dataset
-    for part in dataset._inputs():
+    for part in tensorflow_private.dataset_inputs(dataset):
         yield from _parts(part)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import kernels
 
+from trainables import tensorflow_private
 from trainables.numbers.draws import HOST
 
 SMALL = 4096
@@ -42,9 +42,9 @@ def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
         for name in _functions(op):
             if name not in seen:
                 seen.add(name)
-                yield from _waits(graph._get_function(name).graph, seen)
+                yield from _waits(tensorflow_private.graph_function(graph, name).graph, seen)
         if op.type in ("While", "StatelessWhile"):
-            for tensor in graph._get_function(op.node_def.attr["cond"].func.name).graph.outputs:
+            for tensor in tensorflow_private.graph_function(graph, op.node_def.attr["cond"].func.name).graph.outputs:
                 while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
                 if not _lies_on_host(tensor):
@@ -80,7 +80,7 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
         for name in _functions(op):
             if name not in seen:
                 seen.add(name)
-                function = graph._get_function(name)
+                function = tensorflow_private.graph_function(graph, name)
                 if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA generates its own kernels
                     yield from _found(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
@@ -149,5 +149,7 @@ def _takes(kernel: Any, op: Any) -> bool:
 
 @functools.cache
 def _kernels(kind: str) -> list[Any]:
-    found = [k for k in kernels.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")]
+    found = [
+        k for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")
+    ]
     return sorted((k for k in found if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sweep.contract import Ranks
+from trainables import tensorflow_private
 from trainables.devices.replicas import Replicas
 
 PARAMETER_SERVER = "parameter_server"
@@ -23,7 +23,7 @@ _met: list[Ranks] = []  # the ranks that this process coordinates; it can connec
 
 def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
     """Connect to all workers and servers, and return a strategy whose variables are on the servers."""
-    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the ranks already hold their ports
+    tensorflow_private.share_ports()  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_cluster(ranks), rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
@@ -38,7 +38,7 @@ def coordinator(replicas: Replicas) -> Any:
 
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     """Start this rank's worker or server, which runs as long as the process lives."""
-    os.environ["TF_GRPC_REUSE_PORT"] = "1"
+    tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     threads = max(1, int(cpus))
     config = tf.compat.v1.ConfigProto(
@@ -68,7 +68,7 @@ def server_devices() -> tuple[str, ...]:
 def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
     """Return a variable on this device, where its value is computed, too; a strategy would choose the device."""
     with tf.device(device):
-        return ResourceVariable(make(), trainable=trainable, name=name)
+        return tensorflow_private.ResourceVariable(make(), trainable=trainable, name=name)
 
 
 def count_workers() -> int:

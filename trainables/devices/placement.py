@@ -14,17 +14,13 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
-from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
-from tensorflow.python.distribute import collective_all_reduce_strategy as multi_worker
-from tensorflow.python.distribute.cluster_resolver import SimpleClusterResolver
-from tensorflow.python.eager import context
-from tensorflow.python.framework import kernels
 
 from sweep.contract import Devices, Ranks, Value
 from sweep.errors import first_line
+from trainables import tensorflow_private
 from trainables.devices import gpu_memory, parameter_server
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
@@ -38,9 +34,9 @@ def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.
 
     The caller must hold this rank's port until this call.
     """
-    os.environ["TF_GRPC_REUSE_PORT"] = "1"
+    tensorflow_private.share_ports()
     _serve_heartbeats(ranks)
-    resolver = SimpleClusterResolver(
+    resolver = tensorflow_private.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": list(ranks.addresses)}),
         task_type="worker",
         task_id=ranks.rank,
@@ -52,43 +48,23 @@ def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
     )
-    return _Strategy(names, resolver, options)
+    return tensorflow_private.RanksStrategy(names, resolver, options)
 
 
 def leave_ranks(reason: str) -> None:
     """Abort all sums of this process and tell the other ranks why; may be called from any thread."""
-    here: Any = context.context()
-    for tell, code in ((here.report_error_to_cluster, _UNKNOWN), (here.abort_collective_ops, _UNAVAILABLE)):
+    for tell, code in (
+        (tensorflow_private.report_error_to_cluster, _UNKNOWN),
+        (tensorflow_private.abort_collective_ops, _UNAVAILABLE),
+    ):
         with suppress(Exception):  # nothing to end: not connected yet, or the others are gone
             tell(code, reason[:300])
 
 
-class _Extended(multi_worker.CollectiveAllReduceExtended):
-    def __init__(self, strategy: Any, names: tuple[str, ...], resolver: Any, options: Any) -> None:
-        self._names = names
-        super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
-
-    def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
-        """Return all devices of this process; TensorFlow's own method takes one CPU device per process."""
-        kind = self._names[0].partition(":")[0].upper()
-        return tuple(f"{worker_device}/device:{name.upper()}" for name in self._names), kind
-
-
-class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
-    def __init__(self, names: tuple[str, ...], resolver: Any, options: Any) -> None:
-        # Skip the __init__ of the base class, which would make its own Extended.
-        tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))
-
-
 def _serve_heartbeats(ranks: Ranks) -> None:
     """Make ranks notice when one of them is gone; rank 0 keeps the list."""
-    context.context().configure_coordination_service(
-        service_type="standalone",
-        service_leader="/job:worker/replica:0/task:0",
-        cluster_register_timeout_in_ms=int(ranks.register_s * 1000),
-        heartbeat_timeout_in_ms=int(ranks.heartbeat_s * 1000),
-        shutdown_barrier_timeout_in_ms=0,
-        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=len(ranks.addresses))],
+    tensorflow_private.serve_heartbeats(
+        len(ranks.addresses), register_s=ranks.register_s, heartbeat_s=ranks.heartbeat_s
     )
 
 
@@ -98,7 +74,7 @@ TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
 
 def devices_with(op: str) -> set[str]:
     """Return the kinds of devices for which this TensorFlow has a kernel of an operation."""
-    return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
+    return {kernel.device_type for kernel in tensorflow_private.get_registered_kernels_for_op(op).kernel}
 
 
 def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_with) -> tuple[str, ...]:
@@ -314,19 +290,10 @@ _start: list[str] = []
 
 def _note_the_start() -> None:
     """Record which line makes TensorFlow's first operation, after which its devices are fixed."""
-    original = context.Context.ensure_initialized
-
-    def noted(self: Any) -> None:
-        if not self._initialized:
-            context.Context.ensure_initialized = original
-            _start.append(author_lines.of_the_author(quoted=True))
-        original(self)
-
-    if not context.context()._initialized:
-        context.Context.ensure_initialized = noted
+    _start.append(author_lines.of_the_author(quoted=True))
 
 
-_note_the_start()
+tensorflow_private.call_before_start(_note_the_start)
 
 
 def _started() -> str:
@@ -394,13 +361,9 @@ def _cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.Cros
         case "nccl" if on_cpu:
             raise DeviceError("cross_device is nccl, which needs GPUs; expected auto or ring on CPU devices")
         case "nccl" | "ring":
-            from tensorflow.python.distribute import cross_device_ops  # the public alias takes no device list
-
             options = tf.distribute.experimental.CommunicationOptions(
                 implementation=implementation.NCCL if choice == "nccl" else implementation.RING
             )
-            return cross_device_ops.CollectiveAllReduce(
-                devices=[f"/{name}" for name in names], group_size=len(names), options=options
-            )
+            return tensorflow_private.collective_all_reduce([f"/{name}" for name in names], options)
         case _:
             raise DeviceError(f"cross_device is {choice!r}, expected one of {', '.join(CROSS_DEVICE)}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 import tensorflow as tf
-from tensorflow.python.framework import config
 
+from trainables import tensorflow_private
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import Replicas
 
@@ -86,18 +86,18 @@ def choose_bits(placement: Placement, *, deterministic: bool) -> None:
     processes. On CPUs it is always off, as this costs nothing there.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
-    if deterministic == config.is_op_determinism_enabled():
+    if deterministic == tensorflow_private.is_op_determinism_enabled():
         return
     if deterministic:
         tf.config.experimental.enable_op_determinism()
     else:
-        config.disable_op_determinism()
+        tensorflow_private.disable_op_determinism()
     tf.config.experimental.enable_tensor_float_32_execution(not deterministic)
 
 
 def numerics(placement: Placement) -> dict[str, str]:
     """Return how this process computes, for the columns of a trial; on a CPU only whether it is deterministic."""
-    deterministic = config.is_op_determinism_enabled()
+    deterministic = tensorflow_private.is_op_determinism_enabled()
     found = {"deterministic": "yes"} if deterministic else {}
     if not placement.on_gpu:
         return found

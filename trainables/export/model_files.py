@@ -14,10 +14,10 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from sweep.errors import in_short
+from trainables import keras_private
 from trainables.devices.precision import HALF
 from trainables.export import onnx_file
 
@@ -51,7 +51,7 @@ class Signature:
 
 def signature(model: keras.Model, example: Any) -> Signature:
     """Return the signature of a model's inputs; ``example``: inputs for it, as a batch of one."""
-    inputs = model.input if isinstance(model, Functional) else example
+    inputs = model.input if isinstance(model, keras_private.Functional) else example
     leaves = keras.tree.flatten(inputs)
     names = _names(inputs, "") if len(leaves) > 1 else ["inputs"]
     numbers = iter(range(len(leaves)))
@@ -112,7 +112,7 @@ def check_formats(formats: Any) -> None:
 
 
 def _write_keras(model: keras.Model, path: Path, given: Signature) -> Written:
-    model.compiled = False  # otherwise Keras writes an optimizer without any training
+    keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
@@ -142,7 +142,9 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> Written:
 
 
 def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
-    narrow = sorted({layer.compute_dtype for layer in model._flatten_layers() if hasattr(layer, "compute_dtype")})
+    narrow = sorted(
+        {layer.compute_dtype for layer in keras_private.flatten_layers(model) if hasattr(layer, "compute_dtype")}
+    )
     narrow = [dtype for dtype in narrow if dtype in HALF]
     if narrow:
         raise NotExportable(

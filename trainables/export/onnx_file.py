@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.state import constants
 
 
@@ -21,9 +22,8 @@ def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
     It also lacks the complementary error function, which Keras's exact GELU uses.
     """
     import tf2onnx
-    from keras.src.export.tf2onnx_lib import patch_tf2onnx
 
-    patch_tf2onnx()  # for NumPy 2
+    keras_private.patch_tf2onnx()  # for NumPy 2
     function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
     with _constants_in_numpy(model):
         tf2onnx.convert.from_function(function, specs, custom_op_handlers={"Erfc": (_erfc, [])}, output_path=str(path))

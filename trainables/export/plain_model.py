@@ -10,10 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
+from trainables.keras_private import Functional
 from trainables.loop import building, first_trace
 from trainables.loop.trial import Trial
 from trainables.numbers import seeds

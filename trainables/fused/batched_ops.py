@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.parallel_for import pfor
 
+from trainables import tensorflow_private
 from trainables.recipe.refusals import Refused
 
 MISSING = "No pfor vectorization defined for "
@@ -73,9 +73,7 @@ def install() -> None:
     """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
-            before = pfor._pfor_converter_registry.pop(kind, None)
-            given = before[0] if isinstance(before, tuple) else before
-            pfor.RegisterPFor(kind)(functools.partial(convert, kind, given))
+            tensorflow_private.replace_converter(kind, convert)
 
 
 def mapped(function: Callable[..., Any], values: Any) -> Any:
@@ -98,7 +96,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 
 
 def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
-    return pfor.wrap(tensor, stacked)
+    return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
 def _dimensions(tensor: tf.Tensor) -> list[Any]:
@@ -191,7 +189,11 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
     made = []
     for number in range(streams.count):
         own = [t[number] if one.is_stacked else t for t, one in zip(each, inputs, strict=True)]
-        made.append(pfor._create_op(kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr).outputs)
+        made.append(
+            tensorflow_private.create_operation(
+                kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
+            ).outputs
+        )
     stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
@@ -234,17 +236,17 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:
         return given(call)
-    loop = pfor.WhileV2(call)
+    condition, body, output_shapes = tensorflow_private.while_loop_of(call)
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
-        (condition,) = _converted(loop._cond_func, values, call, trials)
-        if condition.is_stacked:
+        (continues,) = _converted(condition, values, call, trials)
+        if continues.is_stacked:
             raise _LeftOneByOne
-        return tf.reshape(condition.t, [])
+        return tf.reshape(continues.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        before_and_after = list(zip(call.inputs, _converted(loop._body_func, values, call, trials), strict=True))
+        before_and_after = list(zip(call.inputs, _converted(body, values, call, trials), strict=True))
         differ.update(_inputs_that_differ(before_and_after))
         if differ or any(_is_unstacked_list(before, after) for before, after in before_and_after):
             raise _LeftOneByOne
@@ -253,7 +255,7 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
     while True:
         shapes = [
             _with_trials(shape, before, int(trials[0]))
-            for shape, before in zip(loop._output_shapes(), call.inputs, strict=True)
+            for shape, before in zip(output_shapes(), call.inputs, strict=True)
         ]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
@@ -268,10 +270,8 @@ def _looped(kind: str, given: Any, call: Any) -> Any:
 
 def _converted(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
     """Return the results of a loop's condition or body for all trials at once."""
-    operations, count = function.graph.get_operations(), tf.constant(trials[0])
-    each = pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
     inputs = [_wrapped(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
-    return pfor._convert_function_call(function, each, inputs)
+    return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
 def _inputs_that_differ(before_and_after: Sequence[tuple[Any, Any]]) -> list[int]:
@@ -291,7 +291,7 @@ def _is_unstacked_list(before: Any, after: Any) -> bool:
 def _stacked_as(before: Any, after: Any, trials: Any) -> tf.Tensor:
     """Return a loop's value after a step, stacked if it was stacked before the step."""
     if before.is_stacked and not after.is_stacked:
-        return pfor._stack(after.t, trials).t
+        return tensorflow_private.stack_tensor(after.t, trials)
     return after.t
 
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend.tensorflow.optimizer import TFOptimizer
-from keras.src.optimizers.base_optimizer import BaseOptimizer
 
+from trainables import keras_private
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
 from trainables.loop.graph_program import padded
 from trainables.loop.update import Graph
@@ -29,16 +28,6 @@ from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers
 from trainables.state.owned import Arrays, State
-
-_PLAIN = (
-    "_backend_update_step",
-    "_apply_weight_decay",
-    "_overwrite_model_variables_with_average_value",
-    "assign",
-    "assign_add",
-    "assign_sub",
-)
-"""Methods that Keras implements by `tf.distribute` for TensorFlow, and by variables alone for its other backends."""
 
 
 class Given(NamedTuple):
@@ -367,16 +356,16 @@ def _undistributed(optimizers: Sequence[Any]) -> Iterator[None]:
 
     This changes the class, because optimizers such as Nadam extend these methods.
     """
-    ours = {name: method for name, method in vars(TFOptimizer).items() if name in _PLAIN}
+    methods = vars(keras_private.TFOptimizer)
+    distributed = {name: method for name, method in methods.items() if name in keras_private.DISTRIBUTED_METHODS}
     for optimizer in optimizers:
-        keys = {id(v): optimizer._var_key(v._value) for v in (*optimizer._trainable_variables, *optimizer.variables)}
-        object.__setattr__(optimizer, "_var_key", lambda variable, keys=keys: keys[id(variable)])
-    for name in ours:
-        setattr(TFOptimizer, name, getattr(BaseOptimizer, name))
+        keras_private.fix_variable_keys(optimizer)
+    for name in distributed:
+        setattr(keras_private.TFOptimizer, name, getattr(keras_private.BaseOptimizer, name))
     try:
         yield
     finally:
-        for name, method in ours.items():
-            setattr(TFOptimizer, name, method)
+        for name, method in distributed.items():
+            setattr(keras_private.TFOptimizer, name, method)
         for optimizer in optimizers:
-            object.__delattr__(optimizer, "_var_key")
+            keras_private.restore_variable_keys(optimizer)

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables import keras_private
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas, in_scope_of_servers
 from trainables.loop import first_trace, fit_program, own_step
@@ -86,7 +87,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         first_trace.make_weights(author, hp, model)
         thrown_away = {id(owned.raw_of(v)) for v in (*optimizer.variables, *model.metrics_variables)}
         record.made[first:] = [raw for raw in record.made[first:] if id(raw) not in thrown_away]
-        model.compiled = False
+        keras_private.mark_uncompiled(model)
     groups.freeze(model, hp)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.data.chunks import Chunk, updates
 from trainables.data.passes import Batches
 from trainables.devices.replicas import Replicas
@@ -38,7 +39,7 @@ class EpochAverage(Average):
         self._model, self._first, self._intake = model, first_epoch, intake
         self._normalising = [
             layer
-            for layer in model._flatten_layers()
+            for layer in keras_private.flatten_layers(model)
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         ]
         moving = [v for layer in self._normalising for v in layer.non_trainable_variables]

@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
 from trainables.loop.steps import KerasStep, shapes_of
@@ -34,7 +35,7 @@ def lacks_weights(model: keras.Model) -> bool:
         return False
     if refusals.own_methods(model, "build") and not model.built:
         return True
-    return any(not layer.built for layer in model._flatten_layers(include_self=False))
+    return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:

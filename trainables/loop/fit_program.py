@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Incompatible
+from trainables import keras_private
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
@@ -130,7 +131,7 @@ class FitProgram(Program):
         model, optimizer = parts.model, parts.optimizer
         mixed = seen[1] if intake.mixing.mixes else ()
         check(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
-        if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
+        if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
@@ -225,7 +226,7 @@ class FitProgram(Program):
             x, y, weight = gather_examples(tensors, rows[cut.start : cut.stop])
         predicted = self.model(x, training=training)
         added = keras_corrections.added_losses(self.model)
-        loss = self.model._compute_loss(x, y, predicted, weight, training=training)
+        loss = keras_private.compute_loss(self.model, x, y, predicted, weight, training=training)
 
         def count() -> tf.Tensor:
             self.model.compute_metrics(x, y, predicted, weight)

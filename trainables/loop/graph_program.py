@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainables import tensorflow_private
 from trainables.data.chunks import Chunk, updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
@@ -422,7 +423,9 @@ def common(kinds: Sequence[Any]) -> Any:
     """
 
     def of(*values: Any) -> Any:
-        first, *rest = (tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else v._type_spec for v in values)
+        first, *rest = (
+            tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else tensorflow_private.type_spec(v) for v in values
+        )
         if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order of examples, or their rates
             return tf.TensorSpec([None], first.dtype)
         return first.most_specific_common_supertype(rest)

@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables import keras_private
 from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.rates import own_rate, rate_variable
@@ -174,9 +175,6 @@ def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
         raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
 
 
-_OF_KERAS = frozenset({"_model", "params"})  # set by set_model and set_params
-
-
 class Callbacks:
     """The author's Keras callbacks for one trial; raises Refused for a callback that cannot work here."""
 
@@ -273,7 +271,7 @@ def _kept(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Return a copy of a callback's attributes."""
     found = {}
     for name, value in vars(callback).items():
-        if name not in _OF_KERAS:
+        if name not in keras_private.CALLBACK_ATTRIBUTES:
             found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _plain(value)
     return found
 
@@ -309,7 +307,7 @@ class Wheel:
     @classmethod
     def of(cls, program: Any) -> Wheel:
         """Return the present settings of a program's networks and optimizers."""
-        layers = [layer for network in program.networks for layer in network._flatten_layers()]
+        layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
             tuple(map(own_rate, program.optimizers)),
@@ -369,7 +367,7 @@ def were_frozen(program: Any, before: Wheel) -> bool:
         return False
     if now.layers == before.layers:
         raise Refused("`trainable` of single weights was set; set it on their layer, which checkpoints remember")
-    known = {id(v) for optimizer in program.optimizers for v in getattr(optimizer, "_trainable_variables", ())}
+    known = {id(v) for optimizer in program.optimizers for v in keras_private.optimizer_variables(optimizer)}
     weights = [variable for network in program.networks for variable in network.variables]
     for variable, trainable, was in zip(weights, now.weights, before.weights, strict=True):
         if trainable and not was and id(variable) not in known:
@@ -390,6 +388,6 @@ def spoils(program: Any, before: Wheel) -> bool:
 
 def freeze(program: Any, layers: Sequence[bool]) -> None:
     """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
-    flat = [layer for network in program.networks for layer in network._flatten_layers()]
+    flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

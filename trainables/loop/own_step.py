@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gathered
 from trainables.loop.correcting import correct_networks, correct_optimizer
@@ -76,7 +77,7 @@ class AuthorStep(Step):
     @property
     def _is_compiled(self) -> bool:
         """Return whether evaluation uses the compiled losses and metrics."""
-        return self._test_step is None and self.model._compile_loss is not None
+        return self._test_step is None and keras_private.compiled_loss(self.model) is not None
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Find out which values the methods return for an example, by traces that are thrown away.
@@ -91,7 +92,7 @@ class AuthorStep(Step):
         if self._test_step is not None:
             compute = functools.partial(self._shares, turn=(), counts=True)
             self._names = self._names[0], tuple(shapes_of(compute, replicas.run, None, example))
-        if self.model._compile_metrics is not None and not (self._measured or self._is_compiled):
+        if keras_private.has_compiled_metrics(self.model) and not (self._measured or self._is_compiled):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
     def zeros(self, *, training: bool) -> Shares:
@@ -131,7 +132,7 @@ class AuthorStep(Step):
         training = bool(turn)
 
         def measure(predicted: Any) -> None:
-            if self.model._compile_metrics is None:
+            if not keras_private.has_compiled_metrics(self.model):
                 raise Refused("batch.measure() has nothing to count; define metrics()")
             self._measured.add(training)
             if counts:

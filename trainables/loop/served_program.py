@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.data.chunks import Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
 from trainables.data.residence import gather
@@ -155,7 +156,7 @@ def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[
 
     The optimizer decides which of them decay.
     """
-    rule, decays = Rule.of(optimizer), optimizer._use_weight_decay
+    rule, decays = Rule.of(optimizer), keras_private.decay_rule(optimizer)
     tables = {
         layer.path: [
             Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))

@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
@@ -86,7 +87,7 @@ class Step(ABC):
         """Compute a slice only to count the divisors of its losses."""
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=False))
-        self.model._compute_loss(x, y, predicted, sample_weight, training=False)
+        keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=False)
 
     def uses(self, variables: Iterable[Any]) -> bool:
         """Return whether training uses any of these variables of the trial's optimizer.
@@ -162,7 +163,7 @@ class Step(ABC):
         """
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=training))
-        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
+        loss = keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=training)
         named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
         if cut.parts == 1:
             return predicted, {"loss": tf.cast(loss, tf.float32), **named}
@@ -439,9 +440,9 @@ def _as_float32(predicted: Any) -> Any:
         if not t.dtype.is_floating or t.dtype == tf.float32:
             return t
         wide = tf.cast(t, tf.float32)
-        mask = getattr(t, "_keras_mask", None)
+        mask = keras_private.mask_of(t)
         if mask is not None:
-            wide._keras_mask = mask
+            keras_private.set_mask(wide, mask)
         return wide
 
     return tf.nest.map_structure(cast, predicted)

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
-from tensorflow.python.framework import tensor_util
-from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
 from sweep.contract import Incompatible
+from trainables import tensorflow_private
 
 HOST = "on_host"
 """Name scope of the operations that compute random keys from integers which the host has.
@@ -106,7 +105,7 @@ def have_a_batch(shape: tf.Tensor) -> bool:
 
     Draws without a batch dimension are the same for all parts of a batch.
     """
-    static = tensor_util.constant_value_as_shape(shape)
+    static = tensorflow_private.constant_value_as_shape(shape)
     return bool(static.rank) and static[0] is None
 
 
@@ -120,7 +119,7 @@ def of_the_whole(
     kernel that cannot begin at a later row: the whole batch is drawn and cut, as it is for rows at ``places``.
     """
     shape = tf.convert_to_tensor(given["shape"])
-    static = tensor_util.constant_value_as_shape(shape)
+    static = tensorflow_private.constant_value_as_shape(shape)
     times = shape[0] // tf.maximum(rows.count, 1)
     with drawn_for(None):
         if rows.places is not None or group is None:
@@ -166,8 +165,8 @@ def install_draws() -> None:
 
     What is drawn for a whole batch outside XLA does not change.
     """
-    v2 = gen_stateless_random_ops_v2
-    _replace_draw(random_ops_util, "get_key_counter_alg", _pinned)
+    v2 = tensorflow_private.gen_stateless_random_ops_v2
+    _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _pinned)
     _replace_draw(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
     _replace_draw(v2, "stateless_random_normal_v2", _normal, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
@@ -181,7 +180,7 @@ def install_draws() -> None:
         "stateless_random_poisson",
         "stateless_parameterized_truncated_normal",
     ):
-        _replace_draw(gen_stateless_random_ops, name, _refused)
+        _replace_draw(tensorflow_private.gen_stateless_random_ops, name, _refused)
 
 
 def _replace_draw(
@@ -235,7 +234,7 @@ def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
     """Draw ``count`` random words of 32 bits."""
-    return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
+    return tensorflow_private.draw_words(
         tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
     )
 
@@ -351,7 +350,7 @@ class Draws:
             key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
-        draw = getattr(gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
+        draw = getattr(tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
         with drawn_for(None):
             found = draw([count, counters * each], key, counter, PHILOX, dtype)
         if not isinstance(elements, int) or elements != counters * each:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sweep import standard_hyperparameters as table
 from sweep.hyperparameters import Hyperparameters, Mark
+from trainables import keras_private
 
 _present = threading.local()
 
@@ -142,7 +143,7 @@ def settle(model: Any) -> None:
 
     The model must not be trained afterwards.
     """
-    for layer in model._flatten_layers():
+    for layer in keras_private.flatten_layers(model):
         for name, value in list(vars(layer).items()):
             if isinstance(value, LiveNumber):
                 setattr(layer, name, float(value))

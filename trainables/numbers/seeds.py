@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-import tensorflow as tf
-from keras.src.backend.common import global_state
-from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import context
-from tensorflow.python.ops import stateful_random_ops
 
 from sweep.state.draws import numpy_entropy
+from trainables import keras_private, tensorflow_private
 
-_OF_KERAS = ("global_seed_generator", "global_random_seed")
 _kernels: set[int] = set()  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
 
 
@@ -51,13 +46,13 @@ def seeded_throughout(seed: int) -> Iterator[None]:
 @contextmanager
 def _keras_seeded() -> Iterator[None]:
     """Make Keras create its global generator again inside the block, seeded from `random`."""
-    kept = [global_state.get_global_attribute(name) for name in _OF_KERAS]
-    global_state.set_global_attribute(_OF_KERAS[0], None)
+    kept = [keras_private.get_global_attribute(name) for name in keras_private.GLOBAL_SEEDS]
+    keras_private.set_global_attribute(keras_private.GLOBAL_SEEDS[0], None)
     try:
         yield
     finally:
-        for name, value in zip(_OF_KERAS, kept, strict=True):
-            global_state.set_global_attribute(name, value)
+        for name, value in zip(keras_private.GLOBAL_SEEDS, kept, strict=True):
+            keras_private.set_global_attribute(name, value)
 
 
 @contextmanager
@@ -67,18 +62,9 @@ def _tensorflow_seeded(seed: int) -> Iterator[None]:
     The cache is emptied only if kernels have drawn with this seed before, because they would continue their sequences.
     """
     number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds that others may have drawn with
-    eager = context.context()
-    kept, generator = (eager._seed, getattr(eager, "_rng", None)), stateful_random_ops.global_generator
-    eager._seed, eager._rng = number, random.Random(number)
-    if number in _kernels:
-        eager.ensure_initialized()
-        pywrap_tfe.TFE_ContextClearCaches(eager._context_handle)
-    with tf.device("/cpu:0"):
-        stateful_random_ops.global_generator = tf.random.Generator.from_seed(number)
-    try:
-        yield
-    finally:
-        if eager._seed != number or eager._rng.getstate() != random.Random(number).getstate():
-            _kernels.add(number)
-        eager._seed, eager._rng = kept
-        stateful_random_ops.global_generator = generator
+    with tensorflow_private.seeded(number, empty_cache=number in _kernels) as was_used:
+        try:
+            yield
+        finally:
+            if was_used():
+                _kernels.add(number)

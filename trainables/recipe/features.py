@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.data import residence
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeded
@@ -48,7 +49,7 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
     if not isinstance(model, keras.Model):
         raise TypeError(f"features() returned {type(model).__name__}, expected a keras.Model or None")
     model.trainable = False
-    for layer in model._flatten_layers():
+    for layer in keras_private.flatten_layers(model):
         if isinstance(layer, AUGMENTING):
             raise Refused(
                 f"features() holds {type(layer).__name__} {layer.name!r}, which does nothing outside of training; "

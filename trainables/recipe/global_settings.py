@@ -4,47 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common import global_state
-from keras.src.utils import naming
-from tensorflow.python.eager import context
 
+from trainables import keras_private
 from trainables.devices.precision import PRECISIONS
 from trainables.recipe.refusals import Refused
-
-
-@contextmanager
-def clearing_names_alone() -> Iterator[None]:
-    """Restrict Keras's `clear_session` to resetting the names of layers inside the block.
-
-    Its full effect would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier
-    trials. As an author may have imported it by name, this replaces the functions that it looks up at each call.
-    """
-    graphs: Any = tf.compat.v1
-    eager: Any = context.context()
-    trackers = global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER
-    reset, had = graphs.reset_default_graph, vars(eager).get("clear_kernel_cache")
-
-    def put_back() -> None:
-        if global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
-            global_state.GLOBAL_STATE_TRACKER, global_state.GLOBAL_SETTINGS_TRACKER = trackers
-            naming.reset_uids()
-
-    def leave() -> None:
-        pass
-
-    graphs.reset_default_graph, eager.clear_kernel_cache = put_back, leave
-    try:
-        yield
-    finally:
-        graphs.reset_default_graph = reset
-        if had is None:
-            del eager.clear_kernel_cache
-        else:
-            eager.clear_kernel_cache = had
 
 
 @contextmanager
@@ -62,7 +28,7 @@ def of_a_trial(dtype: str, *, trains: bool) -> Iterator[None]:
     keras.config.set_dtype_policy(dtype)
     tf.config.run_functions_eagerly(False)
     try:
-        with clearing_names_alone():
+        with keras_private.clearing_names_alone():
             yield
     finally:
         left = _Settings()

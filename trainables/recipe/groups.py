@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import clipping
 from trainables.recipe.rates import check_follows, rate_or_schedule
@@ -75,7 +76,10 @@ def named(model: keras.Model, pattern: str, parameter: str, expected: str = "nam
 
 
 def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
-    within = layer.layers if isinstance(layer, keras.Model) else layer._flatten_layers(False, False)
+    if isinstance(layer, keras.Model):
+        within = layer.layers
+    else:
+        within = keras_private.flatten_layers(layer, include_self=False, recursive=False)
     for part in within:
         if isinstance(part, keras.Layer) and part is not layer:
             yield f"{path}{part.name}", part
@@ -153,7 +157,7 @@ class Grouped(keras.optimizers.Optimizer):
         if not self.built:
             self.build(weights)
         known = [(g, v) for g, v in zip(grads, weights, strict=True) if g is not None]
-        clipped = self._clip_gradients([g for g, _ in known])
+        clipped = keras_private.clip_gradients(self, [g for g, _ in known])
         pairs = [(g, v, self._part(v)) for g, (_, v) in zip(clipped, known, strict=True)]
         bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
         pairs = [(next(bounded) if part.is_the_trials else g, v, part) for g, v, part in pairs]
@@ -173,7 +177,7 @@ class Grouped(keras.optimizers.Optimizer):
         before = {kind: getattr(self, kind) for kind in self.bounds}
         try:
             self.__dict__.update(self.bounds)
-            return list(self._clip_gradients(gradients))
+            return list(keras_private.clip_gradients(self, gradients))
         finally:
             self.__dict__.update(before)
 
@@ -214,7 +218,7 @@ def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras
     It cannot be used as it is, because it has no rate to read and cannot apply gradients of only some weights.
     Raises: Refused: if it has no optimizer for a weight.
     """
-    place = optimizer._optimizer_map
+    place = keras_private.optimizer_choice(optimizer)
     found: dict[int, tuple[Any, list[keras.Variable]]] = {}
     for weight in weights:
         one = place(weight)

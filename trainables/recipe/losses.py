@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Incompatible
+from trainables import keras_private
 from trainables.data.sources import is_one_hot
 from trainables.numbers.live import LiveNumber
 
@@ -181,7 +182,7 @@ def _ending(activation: str | None) -> str:
 
 def _activation(output: Any) -> str | None:
     """Return the name of the last activation before an output, also inside a nested model; None if it is unknown."""
-    layer = output._keras_history.operation
+    layer = keras_private.producer_of(output)
     if isinstance(layer, keras.Model):
         inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])
         return _activation(inner[0]) if len(inner) == 1 else None

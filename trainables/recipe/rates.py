@@ -7,13 +7,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.recipe.refusals import Refused
 
 
 def _kept(optimizer: Any) -> Any:
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizer.inner_optimizer  # the outer optimizer's own rate is never read
-    return optimizer._learning_rate
+    return keras_private.given_learning_rate(optimizer)
 
 
 def rate_variable(optimizer: Any) -> keras.Variable | None:

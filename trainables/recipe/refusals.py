@@ -11,6 +11,7 @@ import keras
 from sweep import keras_backend, standard_hyperparameters
 from sweep.contract import Incompatible
 from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
 from trainables.recipe.schedules import is_plateau
 
 FIT = "set `training: {loop: fit}` in the sweep file"
@@ -74,7 +75,7 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
                 f"input {tensor.name!r} has a fixed batch of {tensor.shape[0]}, but batch_size cuts the batches and "
                 "the last of an epoch is smaller; leave out batch_size and batch_shape in keras.Input"
             )
-    for layer in model._flatten_layers():
+    for layer in keras_private.flatten_layers(model):
         if getattr(layer, "stateful", False):
             raise Refused(
                 f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, "

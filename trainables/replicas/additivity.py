@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.data.passes import Examples, batch_specs
 from trainables.data.share import bounds, filled
 from trainables.devices.precision import HALF, RELATIVE_OF_TF32, rounds_factors
@@ -98,7 +99,7 @@ class Tried:
     @property
     def layers(self) -> list[keras.layers.Layer]:
         """Return all layers of the networks, each once."""
-        return list({id(part): part for one in self.networks for part in one._flatten_layers()}.values())
+        return list({id(part): part for one in self.networks for part in keras_private.flatten_layers(one)}.values())
 
 
 @dataclass(frozen=True)
@@ -372,9 +373,9 @@ def _settled(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
     with ExitStack() as stack:
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
-                before = layer._moments
-                layer._moments = functools.partial(_moving, layer)
-                stack.callback(setattr, layer, "_moments", before)
+                before = keras_private.moments_of(layer)
+                keras_private.replace_moments(layer, functools.partial(_moving, layer))
+                stack.callback(keras_private.replace_moments, layer, before)
         yield
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
 
+from trainables import keras_private
+from trainables.keras_private import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.refusals import Refused, check_losses, overrides_call
 from trainables.replicas import keras_corrections, slices
@@ -50,12 +51,12 @@ class GlobalLoss:
         if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _of_mixture(self.loss, cut, y_true)
-        dtype, mask = self.loss.dtype, getattr(y_pred, "_keras_mask", None)
+        dtype, mask = self.loss.dtype, keras_private.mask_of(y_pred)
         y_true, y_pred = (
             keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
         )
         values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
-        ignored = getattr(values, "_keras_mask", None)  # from `ignore_class`
+        ignored = keras_private.mask_of(values)  # from `ignore_class`
         mask = ignored if mask is None else mask if ignored is None else mask & ignored
         weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
         counts = self.reduction != "sum" and (mask is not None or weighed)
@@ -129,7 +130,7 @@ class _Mixed(keras.losses.Loss):
                 f"loss {self.name!r} gives one number for a batch, which the shares of mixed labels cannot weigh; "
                 "let its call() return one loss for each example"
             )
-        if getattr(own, "_keras_mask", None) is not None:
+        if keras_private.mask_of(own) is not None:
             raise Refused(f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup")
         share = tf.reshape(tf.cast(self._mixture.share, own.dtype), [-1, *[1] * (own.shape.rank - 1)])
         return share * own + (1 - share) * other
@@ -178,13 +179,14 @@ def install(
     own steps call them in another way. Returns the new losses; empty without compiled ones.
     Raises: ValueError: if a weight's output has no loss. Refused: if a loss cannot be computed in slices.
     """
-    compiled = model._compile_loss
-    if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not use them
+    compiled = keras_private.compiled_loss(model)
+    entries = None if compiled is None else keras_private.flat_losses(compiled)
+    if entries is None:  # the model's own compute_loss does not use them
         if weights:
             raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
         return ()
     keras_corrections.number_losses(model)
-    compiled._flat_losses, entries = [], compiled._flat_losses
+    keras_private.set_flat_losses(compiled, [])
     unknown = set(weights) - {entry.name for entry in entries}
     if unknown:
         names = ", ".join(entry.name for entry in entries)
@@ -193,14 +195,20 @@ def install(
     if not whole:
         check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
-    compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, installed, strict=True)]
+    _install_losses(compiled, weighted, installed)
     if batch is not None:
         keras_corrections.lose_symbolically(model, batch)
     if whole:
         noted = tuple(Noted(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
-        compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]
+        _install_losses(compiled, weighted, noted)
         return noted
     return installed
+
+
+def _install_losses(compiled: Any, entries: Iterable[Any], losses: Iterable[Any]) -> None:
+    """Replace the losses of compiled entries; all else of the entries stays."""
+    pairs = zip(entries, losses, strict=True)
+    keras_private.set_flat_losses(compiled, [entry._replace(loss=loss) for entry, loss in pairs])
 
 
 SPREAD = ("examples_mean", "examples_square")
@@ -222,13 +230,13 @@ def of_each_example(
     weighed = sample_weight is not None
     if overrides_call(loss) or reduction in ("sum", "none") or (reduction == "mean_with_sample_weight" and weighed):
         return None
-    if getattr(y_pred, "_keras_mask", None) is not None:
+    if keras_private.mask_of(y_pred) is not None:
         return None
     y_true, y_pred = (
         keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, loss.dtype), y) for y in (y_true, y_pred)
     )
     values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), loss.dtype)
-    if getattr(values, "_keras_mask", None) is not None or not values.shape.rank:  # rank 0, or unknown
+    if keras_private.mask_of(values) is not None or not values.shape.rank:  # rank 0, or unknown
         return None
     if weighed:
         values, weights = squeeze_or_expand_to_same_rank(values, tf.cast(sample_weight, values.dtype))

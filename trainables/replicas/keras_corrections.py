@@ -16,14 +16,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend
-from keras.src.backend.common import global_state
-from keras.src.backend.tensorflow import numpy as keras_numpy
-from keras.src.losses import loss as loss_module
-from keras.src.random import seed_generator
-from keras.src.utils import naming
-from tensorflow.python.distribute import values
 
+from trainables import keras_private, tensorflow_private
 from trainables.devices.precision import HALF
 from trainables.devices.replicas import of_each_replica
 from trainables.recipe.refusals import Refused, own_methods
@@ -33,17 +27,13 @@ SEEDS = (1, 1_000_000_000)
 """Range of seeds that Keras draws by Python's `random` (keras/src/random/seed_generator.py, `make_default_seed`)."""
 
 
-_UIDS = "object_name_uids"
-"""Name under which Keras counts the names of objects (keras/src/utils/naming.py)."""
-
-
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
     """Make the optimizer apply gradients as they are, because they are already sums over all replicas.
 
     Keras would sum them itself, after clipping each replica's part (keras/src/backend/tensorflow/optimizer.py,
     `_all_reduce_sum_gradients`), and so never use the global norm.
     """
-    optimizer._all_reduce_sum_gradients = list
+    keras_private.replace_gradient_sum(optimizer, list)
 
 
 def synchronise_batch_norm(model: keras.Model) -> None:
@@ -55,7 +45,7 @@ def synchronise_batch_norm(model: keras.Model) -> None:
     """
     for layer in _layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
-            layer._moments = functools.partial(_global_moments, layer)
+            keras_private.replace_moments(layer, functools.partial(_global_moments, layer))
 
 
 def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -65,7 +55,7 @@ def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tu
     et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances). A sum of squares would lose the
     variance of numbers that are far from 0.
     """
-    found = _own_moments(inputs, mask, layer._reduction_axes)
+    found = _own_moments(inputs, mask, keras_private.reduction_axes(layer))
     count, mean, squares = tf.unstack(of_each_replica(tf.stack(found)), axis=1)
     total = tf.reduce_sum(count, 0)
     middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
@@ -105,7 +95,7 @@ def take_whole_losses(model: keras.Model) -> None:
 
     As in Keras, a loss that a layer adds in half precision is added in float32.
     """
-    model._aggregate_additional_loss = lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx())
+    keras_private.replace_loss_aggregation(model, lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx()))
 
 
 def keep_arithmetic_on_devices() -> None:
@@ -114,16 +104,16 @@ def keep_arithmetic_on_devices() -> None:
     The gradient of a sum that drops dimensions asks the host for a shape, and the comparison by which Keras's `argmax`
     detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host.
     """
-    if isinstance(keras_numpy.signbit, functools.partial):
+    if isinstance(getattr(keras_private.numpy_module, keras_private.SIGNBIT), functools.partial):
         return
-    for name in ("mean", "sum", "max", "min"):
+    for name in keras_private.NUMPY_OF_HOST:
         _wrap(name, _kept_dimensions)
-    _wrap("signbit", _signbit)
+    _wrap(keras_private.SIGNBIT, _signbit)
 
 
 def _wrap(name: str, around: Callable[..., Any]) -> None:
-    original = getattr(keras_numpy, name)
-    setattr(keras_numpy, name, functools.partial(around, original))
+    original = getattr(keras_private.numpy_module, name)
+    setattr(keras_private.numpy_module, name, functools.partial(around, original))
 
 
 def _kept_dimensions(
@@ -146,8 +136,8 @@ def let_variables_be_numbers() -> None:
     `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
     for name, kind in (("__float__", float), ("__int__", int)):  # TensorFlow itself asks for other ones while it traces
-        if name not in vars(values.DistributedVariable):
-            setattr(values.DistributedVariable, name, functools.partialmethod(_as_number, kind))
+        if name not in vars(tensorflow_private.DistributedVariable):
+            setattr(tensorflow_private.DistributedVariable, name, functools.partialmethod(_as_number, kind))
 
 
 def _as_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
@@ -160,17 +150,17 @@ def leave_losses_whole() -> None:
     Keras divides each replica's value by the number of replicas (keras/src/losses/loss.py, `reduce_values`), because it
     sums over them. In our loop, the slices' fractions do that. Once per process, without effect outside a slice.
     """
-    if hasattr(loss_module.scale_loss_for_distribution, "__wrapped__"):
+    if hasattr(getattr(keras_private.loss_module, keras_private.LOSS_SCALING[0]), "__wrapped__"):
         return
-    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
-        original = getattr(loss_module, name)
+    for name in keras_private.LOSS_SCALING:
+        original = getattr(keras_private.loss_module, name)
 
         @functools.wraps(original)
         def scaled(value: Any, original: Any = original) -> Any:
             cut = slices.current()
             return original(value) if cut is None or cut.in_fit else value
 
-        setattr(loss_module, name, scaled)
+        setattr(keras_private.loss_module, name, scaled)
 
 
 def number_losses(model: keras.Model) -> None:
@@ -178,11 +168,12 @@ def number_losses(model: keras.Model) -> None:
 
     Keras would report only the last one's mean (keras/src/trainers/trainer.py, `get_metrics_result`).
     """
-    compiled, times = model._compile_loss, Counter[str]()
-    for place, entry in enumerate(compiled._flat_losses):
+    compiled, times = keras_private.compiled_loss(model), Counter[str]()
+    entries = keras_private.flat_losses(compiled)
+    for place, entry in enumerate(entries):
         number, times[entry.name] = times[entry.name], times[entry.name] + 1
         if number:
-            compiled._flat_losses[place] = entry._replace(name=f"{entry.name}_{number}")
+            entries[place] = entry._replace(name=f"{entry.name}_{number}")
             compiled.metrics[place].name = f"{entry.name}_{number}_loss"
 
 
@@ -193,7 +184,7 @@ def part_losses(model: keras.Model) -> None:
     replica clears what another has added (keras/src/layers/layer.py, `_clear_losses`).
     """
     for layer in _layers(model):
-        layer._losses = _ThreadList()
+        keras_private.replace_layer_losses(layer, _ThreadList())
 
 
 class _ThreadList(threading.local):
@@ -224,12 +215,12 @@ class _ThreadList(threading.local):
 @contextmanager
 def numbering_kept() -> Iterator[None]:
     """Restore the numbering of names after the block, so that a notebook's own names are not affected by it."""
-    kept = global_state.get_global_attribute(_UIDS)
+    kept = keras_private.get_global_attribute(keras_private.NAME_COUNTERS)
     numbers = None if kept is None else kept.copy()
     try:
         yield
     finally:
-        global_state.set_global_attribute(_UIDS, numbers)
+        keras_private.set_global_attribute(keras_private.NAME_COUNTERS, numbers)
 
 
 def number_layers_anew() -> None:
@@ -238,7 +229,7 @@ def number_layers_anew() -> None:
     Keras keeps counting while the process lives (keras/src/utils/naming.py). Names would depend on earlier trials, and
     TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB per trial.
     """
-    naming.reset_uids()
+    keras_private.reset_uids()
 
 
 class _Seeds:
@@ -254,18 +245,15 @@ class _Seeds:
 @contextmanager
 def seeds_counted() -> Iterator[_Seeds]:
     """Count the seeds that Keras draws inside the block, for initializers and random layers."""
-    seeds, before = _Seeds(), seed_generator.python_random
-    seed_generator.python_random = seeds
-    try:
+    seeds = _Seeds()
+    with keras_private.random_replaced(seeds):
         yield seeds
-    finally:
-        seed_generator.python_random = before
 
 
 def outputs_in_float32(model: keras.Model) -> None:
     """Make the layers that produce a model's outputs compute in float32 under a mixed policy."""
     for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
-        layer = output._keras_history.operation
+        layer = keras_private.producer_of(output)
         if isinstance(layer, keras.Model):
             outputs_in_float32(layer)
         elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in HALF:
@@ -274,7 +262,7 @@ def outputs_in_float32(model: keras.Model) -> None:
 
 def compiled_with(model: keras.Model) -> dict[str, Any]:
     """Return the arguments of a model's `compile`."""
-    given = model._compile_config.config
+    given = keras_private.compile_arguments(model)
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
         optimizer = optimizer.inner_optimizer  # wrapped by compile under mixed_float16
@@ -291,7 +279,7 @@ def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = T
     for layer in layers:
         layer.add_loss = functools.partial(_note, found, layer)
     try:
-        backend.compute_output_spec(functools.partial(model, training=training), symbolic(batch[0]))
+        keras_private.compute_output_spec(functools.partial(model, training=training), symbolic(batch[0]))
     finally:
         for layer in layers:
             del layer.add_loss
@@ -302,7 +290,7 @@ def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return the losses added by layers in the last traced call, by a description of the layer."""
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _layers(model):
-        for loss in layer._losses:
+        for loss in keras_private.layer_losses(layer):
             found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
     return {name: tf.add_n([tf.cast(loss, tf.float32) for loss in losses]) for name, losses in found.items()}
 
@@ -315,9 +303,9 @@ def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Call the losses on symbolic tensors."""
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
+        return keras_private.compute_loss(model, x, y, model(x, training=False), sample_weight, training=False)
 
-    backend.compute_output_spec(lose, *symbolic(batch))
+    keras_private.compute_output_spec(lose, *symbolic(batch))
 
 
 def symbolic(batch: Any) -> Any:
@@ -342,12 +330,12 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything."""
-    model._symbolic_build(data_batch=batch)
+    keras_private.build_symbolically(model, batch)
 
 
 def leave_building_to_steps(model: keras.Model) -> None:
     """Keep `fit` and `evaluate` from calling the model and its loss to build them; its own steps have built them."""
-    model._symbolic_build = _build_nothing
+    keras_private.replace_symbolic_build(model, _build_nothing)
 
 
 def _build_nothing(iterator: Any = None, data_batch: Any = None) -> None:
@@ -355,4 +343,4 @@ def _build_nothing(iterator: Any = None, data_batch: Any = None) -> None:
 
 
 def _layers(model: keras.Model) -> list[keras.layers.Layer]:
-    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Layer)]
+    return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, keras.layers.Layer)]

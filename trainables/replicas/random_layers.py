@@ -23,9 +23,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.tensorflow import random as keras_random
-from tensorflow.python.ops import gen_random_ops
 
+from trainables import keras_private, tensorflow_private
 from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, on_host
 from trainables.numbers.live import LiveNumber
 from trainables.replicas import slices
@@ -46,12 +45,12 @@ _here = threading.local()
 def install() -> None:
     """Replace random functions once per process; without effect outside slices and `following_the_trial`."""
     install_draws()
-    _replace(keras_random, "draw_seed", _seed)
-    _replace(keras_random, "dropout", _dropout)
+    _replace(keras_private.random_module, keras_private.DRAW_SEED, _seed)
+    _replace(keras_private.random_module, "dropout", _dropout)
     for name in WHOLE:
-        _replace(keras_random, name, _whole)
+        _replace(keras_private.random_module, name, _whole)
     for name, stateless in STATELESS.items():
-        _replace(gen_random_ops, name, functools.partial(_without_state, stateless))
+        _replace(tensorflow_private.gen_random_ops, name, functools.partial(_without_state, stateless))
 
 
 @dataclass
@@ -77,7 +76,12 @@ def following_the_trial() -> Iterator[Making]:
 
 def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
     """Return the seed generators of these networks' layers."""
-    found = [seed for network in networks for layer in network._flatten_layers() for seed in layer._seed_generators]
+    found = [
+        seed
+        for network in networks
+        for layer in keras_private.flatten_layers(network)
+        for seed in keras_private.seed_generators(layer)
+    ]
     return list({id(generator): generator for generator in found}.values())
 
 
@@ -120,7 +124,7 @@ def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
     if cut.seeds == "keyed":
         return cut.draws.key()
     with on_host():
-        return keras_random._cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
+        return keras_private.cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
 
 
 def _counted(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
@@ -152,8 +156,8 @@ def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, A
     inputs, rate = given["inputs"], given["rate"]
     if not isinstance(rate, LiveNumber):
         return original(**given)
-    seed = keras_random._cast_seed(keras_random.draw_seed(given.get("seed")))
-    shape = keras_random._get_concrete_noise_shape(inputs, given.get("noise_shape"))
+    seed = keras_private.cast_seed(keras_private.draw_seed(given.get("seed")))
+    shape = keras_private.noise_shape(inputs, given.get("noise_shape"))
     uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
     given_rate = rate.value
     scale = tf.where(given_rate < 1, 1 / (1 - given_rate), 0)

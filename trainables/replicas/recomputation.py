@@ -12,7 +12,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
+
+from trainables import keras_private
 
 
 def install(model: keras.Model, adding: Collection[int]) -> None:
@@ -23,7 +24,7 @@ def install(model: keras.Model, adding: Collection[int]) -> None:
     be lost.
     """
     for layer in model.layers:
-        adds = any(id(part) in adding for part in layer._flatten_layers())
+        adds = any(id(part) in adding for part in keras_private.flatten_layers(layer))
         if not isinstance(layer, keras.Model) and not adds and _is_pure(layer):
             layer.call = functools.partial(_recomputed, layer.call)
 
@@ -47,14 +48,16 @@ def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def _is_pure(layer: keras.layers.Layer) -> bool:
-    parts = layer._flatten_layers()
-    random = any(part._seed_generators for part in parts)
+    parts = keras_private.flatten_layers(layer)
+    random = any(keras_private.seed_generators(part) for part in parts)
     return not random and not layer.non_trainable_variables and bool(layer.trainable_variables)
 
 
 def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
-    precision = getattr(get_autocast_scope(), "dtype", None)  # the backward pass is outside the layer's autocast scope
+    precision = getattr(
+        keras_private.get_autocast_scope(), "dtype", None
+    )  # the backward pass is outside the layer's autocast scope
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
     if not tensors:  # Keras infers shapes with placeholders
         return call(*args, **kwargs)
@@ -64,7 +67,7 @@ def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         fresh = iter(given)
         filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]
         again, options = tf.nest.pack_sequence_as((args, kwargs), filled)
-        with AutocastScope(precision):
+        with keras_private.AutocastScope(precision):
             return call(*again, **options)
 
     return compute(*tensors)

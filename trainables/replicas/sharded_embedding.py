@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables import keras_private
 from trainables.data.sources import mixed
 from trainables.devices import parameter_server
 from trainables.devices.replicas import in_scope_of_servers
@@ -161,4 +162,4 @@ def _plain(
 
 def layers_of(model: keras.Model) -> list[ShardedEmbedding]:
     """Return all such layers of a model, including layers within layers."""
-    return [layer for layer in model._flatten_layers() if isinstance(layer, ShardedEmbedding)]
+    return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, ShardedEmbedding)]

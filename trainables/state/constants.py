@@ -10,7 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.models.functional import Functional
+
+from trainables import keras_private
 
 DEPTH = 6  # levels of nested containers
 
@@ -21,9 +22,13 @@ def held(model: keras.Model) -> list[tuple[Any, str, Any]]:
     An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at
     once, and the functional model holds the result.
     """
-    layers = model._flatten_layers()
+    layers = keras_private.flatten_layers(model)
     nodes = [
-        n for f in layers if isinstance(f, Functional) for at_depth in f._nodes_by_depth.values() for n in at_depth
+        n
+        for f in layers
+        if isinstance(f, keras_private.Functional)
+        for at_depth in keras_private.nodes_by_depth(f).values()
+        for n in at_depth
     ]
     own = [(layer, name, value) for layer in layers for name, value in vars(layer).items() if is_constant(value)]
     return own + [
@@ -38,7 +43,7 @@ def is_constant(value: Any) -> bool:
 
 def values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
     """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
-    own = [dict(vars(layer)) for layer in model._flatten_layers()]
+    own = [dict(vars(layer)) for layer in keras_private.flatten_layers(model)]
     called = [value for _, _, value in held(model)]
     return [np.asarray(leaf) for leaf in _leaves([own, called], DEPTH)]
 

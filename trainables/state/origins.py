@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.distribute import numpy_dataset
 
+from trainables import tensorflow_private
 from trainables.devices.replicas import in_scope_of_servers
 from trainables.numbers import author_lines
 
@@ -68,7 +68,7 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
         if callable(initial) and not shards:  # TensorFlow inspects the signature of a shard's initial value
             arguments["initial_value"] = lambda: _on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
-            arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
+            arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)
         setattr(variable, _NAME, _Origin(record.number, author_lines.of_the_author()))

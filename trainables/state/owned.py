@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Incompatible
+from trainables import keras_private, tensorflow_private
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 from trainables.state import origins
@@ -272,7 +273,7 @@ def _touched(graphs: Sequence[Any]) -> list[Any]:
     found = {}
     for graph in graphs:
         known = {id(variable.handle): variable for variable in graph.variables}
-        for captured in graph.external_captures:
+        for captured in tensorflow_private.captures_of(graph):
             if captured.dtype == tf.resource and id(captured) in known:
                 found[id(captured)] = known[id(captured)]
     return list(found.values())
@@ -312,7 +313,7 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
             strays.append(f"weight {variable.path!r}")
     optimizer = getattr(model, "optimizer", None)  # missing before `compile`
     if optimizer is not None:
-        if optimizer._distribution_strategy is not replicas.strategy:
+        if keras_private.strategy_of(optimizer) is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
         strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
     outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.hold(v)]

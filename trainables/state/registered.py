@@ -13,13 +13,11 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tensorflow.python.framework.ops import gradient_registry
+from trainables.tensorflow_private import GRADIENTS
 
 _Owner = TypeVar("_Owner")
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-
-_KNOWN: dict[str, object] = gradient_registry._registry
 
 
 def go_with_owner(
@@ -29,16 +27,16 @@ def go_with_owner(
 
     @functools.wraps(method)
     def run(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        before = len(_KNOWN)
+        before = len(GRADIENTS)
         try:
             return method(self, *args, **kwargs)
         finally:
-            if len(_KNOWN) > before:
-                weakref.finalize(self, _forget, tuple(islice(reversed(_KNOWN), len(_KNOWN) - before)))
+            if len(GRADIENTS) > before:
+                weakref.finalize(self, _forget, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before)))
 
     return run
 
 
 def _forget(names: tuple[str, ...]) -> None:
     for name in names:
-        _KNOWN.pop(name, None)
+        GRADIENTS.pop(name, None)

@@ -1,0 +1,339 @@
+"""All private and undocumented names of Keras that the training uses, each in one place.
+
+Everybody else in `trainables` imports them from here. `docs/private_names.md` lists them, with the test that notices a
+change of each. If a module or a method that every trial needs is missing, importing this module raises ImportError.
+A missing attribute of an object raises AttributeError at its use, unless the function says what it returns then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainables import tensorflow_private
+
+try:
+    from keras.src.backend import compute_output_spec
+    from keras.src.backend.common import global_state as _global_state
+    from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
+    from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
+    from keras.src.backend.tensorflow import numpy as numpy_module
+    from keras.src.backend.tensorflow import random as random_module
+    from keras.src.backend.tensorflow.optimizer import TFOptimizer
+    from keras.src.export.tf2onnx_lib import patch_tf2onnx
+    from keras.src.losses import loss as loss_module
+    from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
+    from keras.src.models.functional import Functional
+    from keras.src.optimizers.base_optimizer import BaseOptimizer
+    from keras.src.random import seed_generator as _seed_generator
+    from keras.src.utils.naming import reset_uids
+except ImportError as error:
+    raise ImportError(
+        f"Keras {keras.__version__} lacks a private name that the training needs: {error}; "
+        "install a version that `pip install sweep-keras` would choose"
+    ) from error
+
+__all__ = [
+    "AutocastScope",
+    "BaseOptimizer",
+    "Functional",
+    "TFOptimizer",
+    "apply_mask",
+    "compute_output_spec",
+    "get_autocast_scope",
+    "get_global_attribute",
+    "loss_module",
+    "numpy_module",
+    "patch_tf2onnx",
+    "random_module",
+    "reset_uids",
+    "set_global_attribute",
+    "squeeze_or_expand_to_same_rank",
+    "standardize_reduction",
+]
+
+_METHODS = (
+    (keras.Layer, "_flatten_layers"),
+    (keras.Model, "_compute_loss"),
+    (keras.Model, "_symbolic_build"),
+    (keras.Model, "_aggregate_additional_loss"),
+    (keras.optimizers.Optimizer, "_all_reduce_sum_gradients"),
+    (keras.optimizers.Optimizer, "_clip_gradients"),
+    (keras.layers.BatchNormalization, "_moments"),
+)
+"""Methods that are called, or replaced on an object: without them a replacement would have no effect."""
+
+for _owner, _name in _METHODS:
+    if not hasattr(_owner, _name):
+        raise ImportError(
+            f"Keras {keras.__version__} lacks {_owner.__name__}.{_name}, which the training needs; "
+            "install a version that `pip install sweep-keras` would choose"
+        )
+
+CALLBACK_ATTRIBUTES = frozenset({"_model", "params"})
+"""Attributes of a callback that Keras sets by `set_model` and `set_params`."""
+
+NAME_COUNTERS = "object_name_uids"
+"""Global attribute under which Keras counts the names of objects (keras/src/utils/naming.py)."""
+
+GLOBAL_SEEDS = ("global_seed_generator", "global_random_seed")
+"""Global attributes of the generator of `keras.random`: first itself, then the seed that it is made from."""
+
+NUMPY_OF_HOST = ("mean", "sum", "max", "min")
+"""Functions of `numpy_module` whose gradient asks the host for a shape."""
+
+SIGNBIT = "signbit"
+"""The function of `numpy_module` by which `argmax` detects a negative zero, on the host."""
+
+LOSS_SCALING = ("scale_loss_for_distribution", "unscale_loss_for_distribution")
+"""Functions of `loss_module` that divide a loss by the number of replicas, and multiply it again."""
+
+DRAW_SEED = "draw_seed"
+"""The function of `random_module` that takes the next seed of a generator."""
+
+DISTRIBUTED_METHODS = (
+    "_backend_update_step",
+    "_apply_weight_decay",
+    "_overwrite_model_variables_with_average_value",
+    "assign",
+    "assign_add",
+    "assign_sub",
+)
+"""Methods of `TFOptimizer` that go through `tf.distribute`; `BaseOptimizer` has those of Keras's other backends."""
+
+
+# Layers and models
+
+
+def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = True) -> list[Any]:
+    """Return the layers within a layer or model, outer ones first."""
+    layers: list[Any] = layer._flatten_layers(include_self, recursive)
+    return layers
+
+
+def seed_generators(layer: Any) -> list[Any]:
+    """Return the generators that a layer itself draws from."""
+    generators: list[Any] = layer._seed_generators
+    return generators
+
+
+def nodes_by_depth(model: Any) -> dict[int, list[Any]]:
+    """Return the calls that a functional model consists of."""
+    nodes: dict[int, list[Any]] = model._nodes_by_depth
+    return nodes
+
+
+def producer_of(tensor: Any) -> Any:
+    """Return the operation or layer that a symbolic tensor comes from."""
+    return tensor._keras_history.operation
+
+
+def mask_of(tensor: Any) -> Any:
+    """Return the mask that Keras keeps on a tensor; None if it has none."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Put a mask on a tensor where Keras looks for it."""
+    tensor._keras_mask = mask
+
+
+def layer_losses(layer: Any) -> Iterable[Any]:
+    """Return the losses that a layer itself added in its last call."""
+    losses: Iterable[Any] = layer._losses
+    return losses
+
+
+def replace_layer_losses(layer: Any, losses: Any) -> None:
+    """Replace the list in which a layer collects what it adds to the loss."""
+    layer._losses = losses
+
+
+def moments_of(layer: Any) -> Callable[..., Any]:
+    """Return the method by which batch normalization computes mean and variance."""
+    moments: Callable[..., Any] = layer._moments
+    return moments
+
+
+def replace_moments(layer: Any, moments: Callable[..., Any]) -> None:
+    """Replace the method by which batch normalization computes mean and variance."""
+    layer._moments = moments
+
+
+def reduction_axes(layer: Any) -> Any:
+    """Return the axes over which batch normalization takes its statistics."""
+    return layer._reduction_axes
+
+
+# Compiled models
+
+
+def compute_loss(model: Any, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool) -> Any:
+    """Return a model's loss, also where its own `compute_loss` takes no `training`."""
+    return model._compute_loss(x, y, predicted, sample_weight, training=training)
+
+
+def compiled_loss(model: Any) -> Any:
+    """Return the container of a model's compiled losses; None if it was compiled without."""
+    return model._compile_loss
+
+
+def flat_losses(compiled: Any) -> Any:
+    """Return the entries of compiled losses, one for each output; None if they are not built."""
+    return compiled._flat_losses
+
+
+def set_flat_losses(compiled: Any, entries: list[Any]) -> None:
+    """Replace the entries of compiled losses."""
+    compiled._flat_losses = entries
+
+
+def has_compiled_metrics(model: Any) -> bool:
+    """Return whether a model was compiled with metrics."""
+    return model._compile_metrics is not None
+
+
+def compile_arguments(model: Any) -> dict[str, Any]:
+    """Return the arguments of a model's `compile`."""
+    arguments: dict[str, Any] = model._compile_config.config
+    return arguments
+
+
+def mark_uncompiled(model: Any) -> None:
+    """Make a model count as never compiled."""
+    model.compiled = False
+
+
+def build_symbolically(model: Any, batch: tuple[Any, ...]) -> None:
+    """Create all variables of model, optimizer, loss and metrics for a batch, without computing anything."""
+    model._symbolic_build(data_batch=batch)
+
+
+def replace_symbolic_build(model: Any, build: Callable[..., None]) -> None:
+    """Replace the method by which `fit` and `evaluate` build a model."""
+    model._symbolic_build = build
+
+
+def replace_loss_aggregation(model: Any, aggregate: Callable[[Any], Any]) -> None:
+    """Replace the method that weighs what a layer adds to the loss by the number of replicas."""
+    model._aggregate_additional_loss = aggregate
+
+
+# Optimizers
+
+
+def replace_gradient_sum(optimizer: Any, summed: Callable[..., Any]) -> None:
+    """Replace the method by which an optimizer sums gradients over replicas."""
+    optimizer._all_reduce_sum_gradients = summed
+
+
+def clip_gradients(optimizer: Any, gradients: list[Any]) -> Any:
+    """Return gradients as an optimizer's own settings clip them."""
+    return optimizer._clip_gradients(gradients)
+
+
+def given_learning_rate(optimizer: Any) -> Any:
+    """Return the rate or the schedule that an optimizer was created with."""
+    return optimizer._learning_rate
+
+
+def decay_rule(optimizer: Any) -> Callable[[Any], bool]:
+    """Return the method by which an optimizer decides whether a weight decays."""
+    rule: Callable[[Any], bool] = optimizer._use_weight_decay
+    return rule
+
+
+def optimizer_variables(optimizer: Any) -> Sequence[Any]:
+    """Return the weights that an optimizer was built for; empty before."""
+    variables: Sequence[Any] = getattr(optimizer, "_trainable_variables", ())
+    return variables
+
+
+def optimizer_choice(optimizer: Any) -> Callable[[Any], Any]:
+    """Return the method by which Keras's MultiOptimizer chooses the optimizer of a weight."""
+    choose: Callable[[Any], Any] = optimizer._optimizer_map
+    return choose
+
+
+def strategy_of(optimizer: Any) -> Any:
+    """Return the `tf.distribute` strategy in whose scope an optimizer was created."""
+    return optimizer._distribution_strategy
+
+
+def fix_variable_keys(optimizer: Any) -> None:
+    """Make an optimizer find the key of a variable also by its plain TensorFlow variable."""
+    variables = (*optimizer._trainable_variables, *optimizer.variables)
+    keys = {id(variable): optimizer._var_key(variable._value) for variable in variables}
+    object.__setattr__(optimizer, "_var_key", lambda variable: keys[id(variable)])
+
+
+def restore_variable_keys(optimizer: Any) -> None:
+    """Undo `fix_variable_keys`."""
+    object.__delattr__(optimizer, "_var_key")
+
+
+# Random numbers
+
+
+def cast_seed(seed: Any) -> Any:
+    """Return a seed as TensorFlow's stateless kernels take it."""
+    return random_module._cast_seed(seed)
+
+
+def draw_seed(generator: Any) -> Any:
+    """Return the next seed of a generator, by the function that stands in Keras now."""
+    return random_module.draw_seed(generator)
+
+
+def noise_shape(inputs: Any, shape: Any) -> Any:
+    """Return the shape in which dropout draws."""
+    return random_module._get_concrete_noise_shape(inputs, shape)
+
+
+@contextmanager
+def random_replaced(generator: Any) -> Iterator[None]:
+    """Replace Python's `random` inside the block where Keras draws the seeds of initializers and layers."""
+    before = _seed_generator.python_random
+    _seed_generator.python_random = generator
+    try:
+        yield
+    finally:
+        _seed_generator.python_random = before
+
+
+# The process
+
+
+@contextmanager
+def clearing_names_alone() -> Iterator[None]:
+    """Restrict Keras's `clear_session` to resetting the names of layers inside the block.
+
+    Its full effect would drop the strategy's scope, the trial's dtype policy and generators, and the kernels of earlier
+    trials. As an author may have imported it by name, this replaces the functions that it looks up at each call.
+    """
+    graphs: Any = tf.compat.v1
+    eager = tensorflow_private.eager_context()
+    trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
+    reset, had = graphs.reset_default_graph, vars(eager).get("clear_kernel_cache")
+
+    def put_back() -> None:
+        if _global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
+            _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER = trackers
+            reset_uids()
+
+    def leave() -> None:
+        pass
+
+    graphs.reset_default_graph, eager.clear_kernel_cache = put_back, leave
+    try:
+        yield
+    finally:
+        graphs.reset_default_graph = reset
+        if had is None:
+            del eager.clear_kernel_cache
+        else:
+            eager.clear_kernel_cache = had
