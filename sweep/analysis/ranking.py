@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 PAIRED = (
-    "paired sign-flip permutation of scores with the same seeds ({count}), Holm over {comparisons}, and the largest "
-    "difference of all pairs, for the best was chosen by the same scores; 95 % intervals by Student's t"
+    "model confidence set over {comparisons}: sign-flip permutations of scores with the same seeds ({count}), the best "
+    "chosen anew in each; 95 % intervals by Student's t"
 )
 FOLDED = (
-    "corrected resampled t-test of folds (Nadeau and Bengio), Holm over {comparisons} and over all pairs; 95 % "
-    "intervals by the same t"
+    "model confidence set over {comparisons}: corrected resampled t-tests of folds (Nadeau and Bengio), adjusted for "
+    "all pairs that are left; 95 % intervals by the same t"
 )
 FRONT = (
     "a configuration is worse where one of the front is better in all objectives, each by paired sign-flip permutation "
@@ -145,8 +145,7 @@ class Ranked(Struct, frozen=True):
     difference_low: float | None = None  # its 95 % interval
     difference_high: float | None = None
     p: float | None = None  # of this comparison alone
-    p_holm: float | None = None  # adjusted for the comparisons with the best
-    p_any: float | None = None  # adjusted for the best being chosen by the same scores
+    p_adjusted: float | None = None  # that the verdict is by
     p_error: float | None = None  # standard error of a p of 0.05, where it was drawn and not counted
     more: int | None = None  # further seeds that would tell
     undecided: str = ""  # why
@@ -164,11 +163,6 @@ class Ranked(Struct, frozen=True):
             for trial in same
         )
         return len({trial.seed for trial in there}) > 1 and all(alike)
-
-    @property
-    def p_adjusted(self) -> float | None:
-        """The p-value that the verdict is by; None without a test."""
-        return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
