@@ -142,7 +142,7 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
-    tests = _tests_of_folds(tested, first, behind, shared) if folds else _tests(tested, first, behind, maximize)
+    tests = _tests_of_folds(tested, first, behind, shared) if folds else _tests(tested, behind, maximize=maximize)
     found = {}
     for name in others:
         values, test = beside[name], tests.get(name)
@@ -152,7 +152,7 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
 
 
 def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
-    """How many further seeds would tell a difference apart about half the time, if it and its spread are as they seem.
+    """Return the further seeds that would tell a difference about half the time, if it and its spread are as they seem.
 
     Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
     difference, where it is told already or where a thousand would not do.
@@ -212,8 +212,8 @@ class _Test:
     error: float | None
 
 
-def _tests(scored: Table[K], first: K, behind: Mapping[K, bool], maximize: bool) -> dict[K, _Test]:
-    """Return the tests of all that are ``behind`` or beside the first, by signs."""
+def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
+    """Return the tests by signs of all but the best, which comes first; ``behind``: of each, whether it is."""
     if not behind:
         return {}
     import numpy as np
@@ -231,7 +231,7 @@ def _tests(scored: Table[K], first: K, behind: Mapping[K, bool], maximize: bool)
             errors.append(found.error)
         return found.p, left[found.furthest]
 
-    adjusted = _step_down(names, first, behind, test)
+    adjusted = _step_down(names, behind, test)
     apart = np.nan_to_num(table[:, 1:] - table[:, :1])
     single = dict(zip(names[1:], permutations.each(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
@@ -239,24 +239,24 @@ def _tests(scored: Table[K], first: K, behind: Mapping[K, bool], maximize: bool)
 
 
 def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
-    """Return the same by t-tests of Nadeau and Bengio: of a set, the smallest with the best, times its pairs."""
+    """Return the same by t-tests of Nadeau and Bengio: of a set, the smallest p with the best, times its pairs."""
     single = {name: t_test(differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
         return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
 
-    adjusted = _step_down(list(scored), first, behind, test)
+    adjusted = _step_down(list(scored), behind, test)
     return {name: _Test(single[name], adjusted[name], None) for name in behind}
 
 
 def _step_down(
-    names: Sequence[K], first: K, behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
+    names: Sequence[K], behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
 ) -> dict[K, float]:
-    """Return the p-value of each but the first: the largest of all sets from which it was not yet left out.
+    """Return the p-value of each: the largest of the sets up to the one that it is left out of, 1 of the best.
 
-    Where seeds are missing, the one to leave out can be the first, or ahead of it in the seeds that both have: then
-    nothing more is told.
+    Where seeds are missing, the one to leave out can be the best by its mean, or ahead of that in the seeds that both
+    have. Then no other is left out.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left, largest = list(names), 0.0
