@@ -20,7 +20,7 @@ DRAWN = 2**16
 FEWEST_DRAWN = 1000
 _CELLS = 2**20  # of one piece of the patterns by comparisons, 8 MB
 _WORK = 2**26  # patterns by comparisons at most: about a second
-_SETS = 2**24  # patterns by configurations squared at most: about a second for all sets of a step-down
+_SETS = 2**22  # patterns by configurations squared at most: about a second for all sets of a step-down
 
 
 @dataclass(frozen=True, slots=True)
