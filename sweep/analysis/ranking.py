@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 PAIRED = (
-    "paired sign-flip permutation of scores with the same seeds ({count}), Holm over {comparisons}, and the largest "
-    "difference of all pairs, for the best was chosen by the same scores; 95 % intervals by Student's t"
+    "model confidence set over {comparisons}: sign-flip permutations of scores with the same seeds ({count}), the best "
+    "chosen anew in each; 95 % intervals by Student's t"
 )
 FOLDED = (
-    "corrected resampled t-test of folds (Nadeau and Bengio), Holm over {comparisons} and over all pairs; 95 % "
-    "intervals by the same t"
+    "model confidence set over {comparisons}: corrected resampled t-tests of folds (Nadeau and Bengio), adjusted for "
+    "all pairs that are left; 95 % intervals by the same t"
 )
 FRONT = (
     "a configuration is worse where one of the front is better in all objectives, each by paired sign-flip permutation "
@@ -150,8 +150,7 @@ class Ranked(Struct, frozen=True):
     difference_low: float | None = None  # its 95 % interval
     difference_high: float | None = None
     p: float | None = None  # of this comparison, unadjusted
-    p_holm: float | None = None  # adjusted for all comparisons with the best
-    p_any: float | None = None  # adjusted for choosing the best by the same scores
+    p_adjusted: float | None = None  # decides the verdict
     p_error: float | None = None  # standard error of a p of 0.05, if p was sampled instead of enumerated
     more: int | None = None  # number of further seeds that would decide
     undecided: str = ""  # the reason, if undecided
@@ -168,11 +167,6 @@ class Ranked(Struct, frozen=True):
             if trial.metrics != first.metrics or trial.epochs != first.epochs:
                 return False
         return True
-
-    @property
-    def p_adjusted(self) -> float | None:
-        """The p-value that decides the verdict; None without a test."""
-        return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
 
     def has_trial(self, number: int) -> bool:
         """Return whether the trial with this number is one of the configuration's."""

@@ -17,7 +17,7 @@ from sweep.analysis.ranking import Ranked, Ranking, rank
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
-from sweep.statistics import TOO_FEW, Verdict, seeds_for
+from sweep.statistics import LEAST, TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder, folders
 from sweep.text import counted, printable, score, setting, shortened, trials_named
 
@@ -282,17 +282,16 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
         told = f"{counted(equal, 'other configuration')} reached the same score"
     else:
         told = f"The next, {_named(follower, ranking)}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
-    needed = seeds_for(len(others))
     if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
         return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
     if len(top.values) < 2:
         return (
-            f"{told}. With one seed it cannot be told from luck; repeats: {needed} in the sweep file trains each "
-            f"with {needed} seeds, the fewest that can tell {len(others) + 1} configurations apart."
+            f"{told}. With one seed it cannot be told from luck; repeats: {LEAST} in the sweep file trains each "
+            f"with {LEAST} seeds, the fewest for a verdict."
         )
     if follower.undecided != TOO_FEW:
         return f"{told}. There is no verdict: {follower.undecided}."
-    more = f"; {len(others) + 1} configurations need {needed} at least"
+    more = f"; it takes {LEAST} at least"
     if follower.more is not None:
         more = f"; {follower.more} more would tell a difference like that to the next"
     trains = ""

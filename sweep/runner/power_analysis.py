@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, variance
 
 from sweep import analysis, statistics
 from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
-from sweep.statistics import ALPHA, race_level, seeds_for
+from sweep.statistics import LEAST, race_level, seeds_for
 from sweep.store.folder import ResultsFolder, newest
 
 LOOKED_AT = 20  # largest number of sweeps searched, the newest first
@@ -51,7 +50,7 @@ def detectable(
     If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
     """
     seeds, count = spec.trials_each, configurations or 2
-    needed = seeds_for(count - 1)
+    needed = LEAST if len(spec.metrics) < 2 else seeds_for(count * (count - 1) // 2)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
         seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
@@ -60,7 +59,8 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        by_seeds = _told(known.spread, seeds, count, race=spec.confirm is not None)
+        tells = statistics.detectable_difference if spec.confirm is None else _told_by_race
+        by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
     if known is not None:
@@ -102,22 +102,18 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None
-    several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]
-    several = [values for values in several if len(values) > 1]
-    spread = math.sqrt(fmean(map(variance, several))) if several else None
+    spread = statistics.spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
     best = ranked.best[0]
     loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
     return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
 
 
-def _told(spread: float, seeds: int, configurations: int, *, race: bool) -> float:
-    """Return the difference of two means that is detected about half the time, if equal seeds are uncorrelated.
+def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
+    """Return the difference of two means that the last look of a race detects about half the time.
 
-    The test is that of a verdict, p = 0.05 over all pairs, or with ``race`` that of `look_at_race` at its last look.
+    Equal seeds are taken to be uncorrelated. The test is that of `look_at_race`.
     """
     from scipy.special import stdtrit
 
-    level, freedom = ALPHA / (configurations * (configurations - 1) / 2), seeds - 1
-    if race:
-        level, freedom = race_level(configurations, seeds), (configurations - 1) * (seeds - 1)
-    return float(stdtrit(freedom, 1 - level / 2)) * spread * math.sqrt(2 / seeds)
+    errors = float(stdtrit((finalists - 1) * (seeds - 1), 1 - race_level(finalists, seeds) / 2))
+    return errors * spread * math.sqrt(2 / seeds)

@@ -1,7 +1,6 @@
 """Paired permutation by signs: if two configurations are alike, each difference could as well be its negative.
 
-Fisher, The Design of Experiments, 1935, section 21. Adjusted for many comparisons by Holm (Scandinavian Journal of
-Statistics 6, 1979) and by the step-down of the largest statistic (Westfall and Young, 1993, algorithm 4.1).
+Fisher, The Design of Experiments, 1935, section 21.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ Floats = npt.NDArray[np.float64]
 ENUMERATED = 2**14
 """Patterns of signs that are all gone through; of more, some are drawn, and a p-value has an error."""
 DRAWN = 2**16
+FEWEST_DRAWN = 1000
 _CELLS = 2**20  # of one piece of the patterns by comparisons, 8 MB
 _WORK = 2**26  # patterns by comparisons at most: about a second
+_SETS = 2**22  # patterns by configurations squared at most: about a second for all sets of a step-down
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +44,55 @@ def each(differences: npt.ArrayLike) -> Signs:
     return Signs(patterns.share(count), patterns.error)
 
 
-def largest(differences: npt.ArrayLike) -> Signs:
-    """Return the same, adjusted for all of them: how often any would be as large by luck (step-down).
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """A test of whether configurations are equally good."""
 
-    All signs of a seed change together, so that comparisons stay as they depend on each other.
+    p: float
+    furthest: int  # the one that lies furthest behind the best, in standard errors
+    error: float | None  # as of `Signs`
+
+
+def check_equality(scores: Floats) -> Equality:
+    """Test whether all configurations are equally good, by (seeds, configurations); NaN where there is no score.
+
+    The statistic is how far the furthest lies behind the best one, in standard errors. All signs of a seed change
+    together, and the best one is chosen anew for each pattern: it is chosen by the scores that are compared. The
+    variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom,
+    the second makes a configuration with much noise look far behind; whatever it is, signs keep the error at its level.
     """
-    patterns, table = _prepared(differences, _WORK // 4)
-    order = np.argsort(-_observed(table), kind="stable")
-    observed = _observed(table)[order]
-    count = np.zeros(len(observed))
-    for sums in patterns.times(table[:, order]):
-        rest = np.maximum.accumulate(sums[:, ::-1], axis=1)[:, ::-1]  # the largest of those that come not before
-        count += (rest >= observed).sum(axis=0)
-    p = np.ones(len(observed))
-    p[order] = np.maximum.accumulate(patterns.share(count))
-    return Signs(p, patterns.error)
+    scores = scores[np.isfinite(scores).sum(axis=1) > 1]  # a seed that one alone has compares nothing
+    there = np.isfinite(scores)
+    centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
+    centred = centred / max(float(np.sqrt((centred**2).mean())), np.finfo(np.float64).tiny)
+    patterns = _all_signs(*scores.shape)
+    counts = there.sum(axis=0)
+    means = patterns.signs @ centred / counts
+    variances = np.maximum((centred**2).sum(axis=0) / counts - means**2, 0.0) * counts / np.maximum(counts - 1, 1)
+    configurations = scores.shape[1]
+    of_all_pairs = 2 * variances.sum(axis=1) / (configurations - 1)
+    leaders = means.argmax(axis=1)
+    largest = np.empty(len(leaders))
+    furthest = 0
+    for leader in map(int, np.unique(leaders)):
+        rows = np.flatnonzero(leaders == leader)
+        both = there & there[:, [leader]]
+        shared = np.maximum(both.sum(axis=0), 1)
+        gaps = np.where(both, centred[:, [leader]] - centred, 0.0)
+        behind = patterns.signs[rows] @ gaps / shared
+        own = np.maximum((gaps**2).sum(axis=0) / shared - behind**2, 0.0) * shared / np.maximum(shared - 1, 1)
+        variance = (own + of_all_pairs[rows, None]) / 2
+        t = behind / np.sqrt((variance + _LEAST_VARIANCE) / shared)
+        t[:, leader] = -np.inf
+        largest[rows] = t.max(axis=1)
+        if rows[0] == 0:  # the scores as they are
+            furthest = int(t[0].argmax())
+    count = float((largest >= largest[0] - _ROUNDING * abs(largest[0])).sum())
+    return Equality(count / len(largest), furthest, patterns.error)
+
+
+_LEAST_VARIANCE = 1e-9  # of scores with a mean square of 1: less is rounding
+_ROUNDING = 1e-6  # lest a sum in another order be less than itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +124,10 @@ def _prepared(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]
     norms = np.sqrt((table**2).sum(axis=0))
     table = table / np.where(norms > 0, norms, 1.0)
     room = work // max(comparisons, 1)
-    if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, 1000):
+    if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
         number = np.arange(2 ** (seeds - 1))[:, None]  # opposite patterns say the same: the last sign stays
         return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False), table
-    draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), 1000), seeds))
+    draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), FEWEST_DRAWN), seeds))
     return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True), table
 
 
@@ -100,10 +135,12 @@ def _observed(table: Floats) -> Floats:
     return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # lest a sum in another order be less than itself
 
 
-def holm(p: npt.ArrayLike) -> Floats:
-    """Holm's adjusted p-values: the k-th smallest of m times m - k + 1, never less than one before it, at most 1."""
-    values = np.asarray(p, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)), 1.0)
-    return adjusted
+def _all_signs(seeds: int, configurations: int) -> _Patterns:
+    """Return patterns of which the first changes no sign; opposite ones differ, for the best becomes the worst."""
+    room = max(_SETS // configurations**2, FEWEST_DRAWN)
+    if 2**seeds <= min(ENUMERATED, room):
+        number = np.arange(2**seeds)[:, None]
+        return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False)
+    draws = np.random.default_rng(0).integers(0, 2, (min(DRAWN, room), seeds))
+    draws[0] = 0
+    return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True)

@@ -66,7 +66,7 @@ def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
             ["It is better than all 2 others: the nearest, a=2 (trials 8 to 15), is 0.2 behind (95 %"],
         ),
         (
-            {a: several(a / 10, a, 7) for a in range(1, 7)},
+            {a: several(a / 10, a, 5) for a in range(1, 7)},
             [
                 "These are too few seeds for a verdict; 1 more would tell a difference like that to the next.",
                 "python -m sweep confirm completed trains the candidates with fresh ones.",

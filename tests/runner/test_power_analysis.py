@@ -29,14 +29,14 @@ repeats: %d
 
 def test_too_few_seeds_tell_nothing() -> None:
     told = detectable(parse(FILE % 3, "f"), 3, Known("s", 0.9, 0.01, 400))
-    assert (told.seeds, told.needed, told.by_seeds, told.examples_needed) == (3, 7, None, None)
+    assert (told.seeds, told.needed, told.by_seeds, told.examples_needed) == (3, 6, None, None)
     assert told.examples is not None
     assert told.examples.difference == pytest.approx(1.96 * math.sqrt(2 * 0.09 / 400), rel=1e-4)
 
 
 def test_enough_seeds_tell_differences_from_some_size_on() -> None:
     told = detectable(parse(FILE % 8, "f"), 3, Known("s", 0.9, 0.01, 400))
-    expected = stats.t.ppf(1 - 0.05 / 2 / 3, 7) * 0.01 * math.sqrt(2 / 8)
+    expected = stats.t.ppf(1 - 0.05 / 2 / 3, 14) * 0.01 * math.sqrt(2 / 8)
     assert told.by_seeds == pytest.approx(expected)
     assert told.examples_needed == math.ceil(2 * 0.09 * (1.959964 / expected) ** 2)
     assert detectable(parse(FILE % 8, "f"), 3, None).by_seeds is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -55,28 +57,74 @@ def test_many_seeds_are_drawn_and_the_error_is_told() -> None:
     assert abs(told.p[0] - count / 2**24) < 4 * told.error
 
 
-def test_holm_is_that_of_published_numbers() -> None:
-    """Worked example of R's ``p.adjust`` (method holm)."""
-    assert permutations.holm([0.01, 0.02, 0.03, 0.04, 0.05]).tolist() == pytest.approx([0.05, 0.08, 0.09, 0.09, 0.09])
-    assert permutations.holm([0.04, 0.001, 0.9]).tolist() == pytest.approx([0.08, 0.003, 0.9])
-    assert permutations.holm([]).tolist() == []
+def t_of_furthest(scores: np.ndarray) -> float:
+    """The statistic in the plainest way, of complete scores."""
+    seeds, count = scores.shape
+    leader = int(scores.mean(axis=0).argmax())
+    pairs = [(a, b) for a in range(count) for b in range(a)]
+    of_all_pairs = np.mean([np.var(scores[:, a] - scores[:, b], ddof=1) for a, b in pairs])
+    gaps = [scores[:, leader] - scores[:, other] for other in range(count) if other != leader]
+    return max(float(gap.mean() / np.sqrt((np.var(gap, ddof=1) + of_all_pairs) / 2 / seeds)) for gap in gaps)
 
 
-def test_the_largest_of_all_is_never_below_each_and_equals_it_for_one() -> None:
-    table = np.random.default_rng(1).normal(size=(8, 6))
-    each, largest = permutations.each(table).p, permutations.largest(table).p
-    assert (largest >= each - 1e-12).all()
-    assert permutations.largest(table[:, :1]).p == pytest.approx(each[:1])
-    copies = np.repeat(table[:, :1], 5, axis=1)  # five times the same comparison is one
-    assert permutations.largest(copies).p == pytest.approx(np.repeat(each[:1], 5))
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_equality_is_that_of_every_pattern_by_hand(count: int) -> None:
+    scores = np.random.default_rng(count).normal(size=(6, count)) + np.arange(count) / 3
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    observed = t_of_furthest(scores)
+    patterns = [np.array(signs)[:, None] for signs in itertools.product((1, -1), repeat=6)]
+    beyond = [t_of_furthest(centred * signs) >= observed - 1e-6 for signs in patterns]
+    found = permutations.check_equality(scores)
+    assert found.p == pytest.approx(np.mean(beyond))
+    assert found.error is None
+    assert found.furthest != scores.mean(axis=0).argmax()
+
+
+def test_of_two_it_is_the_paired_test() -> None:
+    scores = np.random.default_rng(4).normal(size=(8, 2)) + np.array([0.0, 0.5])
+    assert permutations.check_equality(scores).p == permutations.each(scores[:, :1] - scores[:, 1:]).p[0]
+
+
+def test_what_seeds_do_to_all_changes_nothing() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(7, 4))
+    moved = 3.0 * (scores + 100 * rng.normal(size=(7, 1)))
+    assert permutations.check_equality(moved) == permutations.check_equality(scores)
+
+
+def test_equal_scores_are_equal_and_always_the_same_gap_is_none() -> None:
+    row = np.random.default_rng(6).normal(size=(8, 1))
+    assert permutations.check_equality(np.repeat(row, 3, axis=1)).p == 1.0
+    assert permutations.check_equality(np.hstack([row, row, row - 0.01])).p <= 4 / 2**8
+
+
+def test_a_seed_that_one_alone_has_compares_nothing() -> None:
+    scores = np.random.default_rng(7).normal(size=(8, 3)) + np.array([0.0, 0.0, 0.8])
+    alone = np.full((2, 3), np.nan)
+    alone[:, 1] = 5.0
+    assert permutations.check_equality(np.vstack([scores, alone])) == permutations.check_equality(scores)
+    gaps = np.vstack([scores, [[0.1, np.nan, 0.9]]])
+    assert permutations.check_equality(gaps).furthest == permutations.check_equality(scores).furthest
+
+
+def test_many_seeds_are_drawn_for_a_set_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = np.random.default_rng(8).normal(size=(10, 4)) + np.array([0.0, 0.0, 0.0, 0.7])
+    whole = permutations.check_equality(scores)
+    monkeypatch.setattr(permutations, "ENUMERATED", 2**8)
+    drawn = permutations.check_equality(scores)
+    assert whole.error is None
+    assert drawn.error is not None
+    assert (drawn.furthest, drawn.p) == (whole.furthest, pytest.approx(whole.p, abs=0.01))
 
 
 def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(2).normal(size=(13, 40))
-    whole = permutations.largest(table).p
+    whole = permutations.each(table).p
     monkeypatch.setattr(permutations, "_CELLS", 5000)
-    assert permutations.largest(table).p == pytest.approx(whole)
-    monkeypatch.setattr(permutations, "_WORK", 40 * 4 * 2000)
-    drawn = permutations.largest(table)
+    assert permutations.each(table).p == pytest.approx(whole)
+    monkeypatch.setattr(permutations, "_WORK", 40 * 2000)
+    drawn = permutations.each(table)
     assert drawn.error is not None
     assert np.abs(drawn.p - whole).max() < 0.06
+    monkeypatch.setattr(permutations, "_SETS", 40**2 * 2000)
+    assert permutations.check_equality(table).error is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def test_the_better_the_equal_and_the_worse() -> None:
     worse = found[2]
     assert worse.difference == pytest.approx(np.mean([*scores[2].values()]) - np.mean([*scores[best].values()]))
     assert worse.difference_low < worse.difference < worse.difference_high < 0
-    assert (worse.p, worse.p_holm, worse.more) == (2**-7, 2 * 2**-7, None)
+    assert (worse.p, worse.more) == (2**-7, None)
+    assert worse.p_adjusted <= 0.02
 
 
 def test_goals_are_mirrored() -> None:
@@ -47,16 +49,14 @@ def test_two_configurations_need_six_seeds(seeds: int, expected: Verdict) -> Non
     assert 2 * 2.0**-5 > statistics.ALPHA >= 2 * 2.0**-6
 
 
-@pytest.mark.parametrize("others", [1, 2, 3, 4, 8, 26])
-def test_seeds_for_is_where_holm_can_tell_first(others: int) -> None:
-    needed = statistics.seeds_for(others)
-    assert others * 2.0 ** (1 - needed) <= statistics.ALPHA
-    assert needed == statistics.LEAST or others * 2.0 ** (2 - needed) > statistics.ALPHA
+@pytest.mark.parametrize("others", [1, 2, 3, 7, 26])
+def test_six_seeds_can_tell_however_many_configurations(others: int) -> None:
     means = (0.9, *[0.1] * others)
-    below = compare(table(*means, seeds=needed - 1, noise=1e-3), maximize=True)
+    below = compare(table(*means, seeds=5, noise=1e-3), maximize=True)
     assert {one.verdict for one in below.values()} == {UNDECIDED}
     assert {one.more for one in below.values()} == {None, 1}
-    assert told(table(*means, seeds=needed, noise=1e-3)).count(UNDECIDED) == 0
+    assert WORSE in told(table(*means, seeds=6, noise=1e-3))
+    assert UNDECIDED not in told(table(*means, seeds=6, noise=1e-3))
 
 
 def test_seeds_that_would_tell_do_tell() -> None:
@@ -99,7 +99,7 @@ def test_one_alone_and_none() -> None:
 def test_one_seed_each_needs_so_many_more() -> None:
     found = compare({name: {0: name / 10} for name in range(4)}, maximize=True)
     assert {one.verdict for one in found.values()} == {UNDECIDED}
-    assert found[0].more == statistics.seeds_for(3) - 1
+    assert found[0].more == statistics.LEAST - 1
     assert (found[0].difference, found[0].difference_low) == (pytest.approx(-0.3), None)
 
 
@@ -130,15 +130,75 @@ def test_a_front_has_verdicts() -> None:
     assert statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
 
 
-def test_no_false_worse_more_often_than_promised() -> None:
-    """300 tables without any difference: at most 5 %, and 15 of 300 by luck up to 25 in one of 200 runs."""
+NOISES: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "skewed": lambda rng, shape: rng.standard_exponential(shape),
+    "heavy": lambda rng, shape: rng.standard_t(3, shape),
+    "discrete": lambda rng, shape: np.round(rng.standard_normal(shape)),
+    "unequal": lambda rng, shape: rng.standard_normal(shape) * np.r_[np.ones(shape[0] - 1), 4.0][:, None],
+}
+
+
+def called_worse(
+    noise: str, lags: Sequence[float], seeds: int, sweeps: int, *, maximize: bool = True
+) -> Iterator[tuple[int, ...]]:
+    """Yield who is called worse in each of many tables, where each lags behind the best by so many deviations."""
     rng = np.random.default_rng(0)
-    wrong = 0
-    for _ in range(300):
-        draws = rng.standard_exponential((4, 8))
-        found = compare({at: dict(enumerate(row)) for at, row in enumerate(draws)}, maximize=True)
-        wrong += any(one.verdict is WORSE for one in found.values())
-    assert wrong <= 25
+    for _ in range(sweeps):
+        draws = NOISES[noise](rng, (len(lags), seeds)) + (-1 if maximize else 1) * np.array(lags)[:, None]
+        found = compare({at: dict(enumerate(row)) for at, row in enumerate(draws.tolist())}, maximize=maximize)
+        yield tuple(at for at, one in found.items() if one.verdict is WORSE)
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("noise", NOISES)
+def test_no_false_worse_more_often_than_promised(noise: str, maximize: bool) -> None:
+    """120 tables without any difference: at 5 %, more than 14 would be wrong in one of 1,000 runs."""
+    assert sum(map(bool, called_worse(noise, [0.0] * 4, 8, 120, maximize=maximize))) <= 14
+
+
+def test_none_of_several_best_is_called_worse_because_others_are() -> None:
+    """Two are best, one of them with much noise, and two are far behind: 14 of 120 as above."""
+    wrong = sum(bool({0, 3} & set(worse)) for worse in called_worse("unequal", [0.0, 1.7, 3.4, 0.0], 8, 120))
+    assert wrong <= 14
+
+
+def test_a_leader_is_told_from_all_three_others_with_eight_seeds() -> None:
+    """59 % in 4,000 sweeps; 120 are below 45 % in one of 1,000 runs. The adjustment for all pairs had 26 %."""
+    lag = 1.2 * math.sqrt(2)
+    assert sum(worse == (1, 2, 3) for worse in called_worse("normal", [0.0, lag, lag, lag], 8, 120)) >= 54
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(("count", "seeds"), [(2, 8), (4, 6), (4, 8), (8, 8), (8, 12), (27, 8)])
+def test_false_worse_in_many_sweeps(noise: str, count: int, seeds: int) -> None:
+    """Of equal ones, and of all but the last two being behind: 5 % and three standard errors of 600 sweeps."""
+    most = 600 * (0.05 + 3 * math.sqrt(0.05 * 0.95 / 600))
+    best = {count - 2, count - 1}
+    for maximize in (True, False):
+        assert sum(map(bool, called_worse(noise, [0.0] * count, seeds, 600, maximize=maximize))) <= most
+        lags = [0.0 if at in best else 1.7 for at in range(count)]
+        found = called_worse(noise, lags, seeds, 600, maximize=maximize)
+        assert sum(bool(best & set(worse)) for worse in found) <= most
+
+
+def test_one_that_has_not_all_seeds_is_compared_over_those_that_it_has() -> None:
+    scores = table(0.9, 0.5, 0.1, 0.88, seeds=10, noise=0.05, start=4)
+    scores[1] = {seed: score for seed, score in scores[1].items() if seed < 7}
+    scores[2] = {seed: score for seed, score in scores[2].items() if seed > 2}
+    assert told(scores)[1:3] == [WORSE, WORSE]
+
+
+def test_the_first_by_lucky_seeds_is_never_worse_nor_one_that_is_ahead_of_it() -> None:
+    """The first has its mean from the six seeds that are good to all; in these, another one is better."""
+    easy = {seed: (10.0 if seed < 6 else 0.0) for seed in range(12)}
+    noise = np.random.default_rng(2).normal(0, 0.01, (3, 12))
+    scores = {at: {seed: easy[seed] - gap + noise[at, seed] for seed in range(12)} for at, gap in ((1, 0.0), (2, 5.0))}
+    scores = {0: {seed: easy[seed] - 1.0 + noise[0, seed] for seed in range(6)}, **scores}
+    found = compare(scores, maximize=True)
+    assert found[0].verdict is BEST
+    assert (found[1].verdict, found[1].difference > 0, found[2].verdict) == (TIES, True, WORSE)
 
 
 def test_seeds_for_one_comparison_is_the_least() -> None:
@@ -146,12 +206,10 @@ def test_seeds_for_one_comparison_is_the_least() -> None:
     assert math.isclose(2.0 ** (1 - 6), 0.03125)
 
 
-def test_many_configurations_of_a_cross_validation_are_bounded_and_not_compared_pair_by_pair() -> None:
-    count = statistics._ALL_PAIRS + 20
-    scores = table(0.9, *[0.5] * count, seeds=10, noise=1e-3)
+def test_of_a_cross_validation_each_set_is_adjusted_for_its_pairs() -> None:
+    scores = table(0.9, *[0.5] * 9, seeds=10, noise=1e-2)
     found = compare(scores, maximize=True, folds=5)
-    beside = [one for name, one in found.items() if name]
+    beside = sorted((one for name, one in found.items() if name), key=lambda one: one.p or 0.0)
     assert {one.verdict for one in beside} == {WORSE}
-    for one in beside:
-        assert one.p is not None
-        assert one.p_any == pytest.approx(min(one.p * count * (count + 1) / 2, 1.0))
+    assert beside[0].p_adjusted == pytest.approx(min(beside[0].p * 45, 1.0))
+    assert [one.p_adjusted for one in beside] == sorted(one.p_adjusted for one in beside)
