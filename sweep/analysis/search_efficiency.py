@@ -156,7 +156,7 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     epochs = looked_at(max(row.epochs for row in done))
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
     losses = one.sign * np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
-    means = one.sign * _means(rows, _curves(read, metric, epochs or [1]))
+    means = one.sign * _means(rows, metric_at(read, metric, epochs or [1]))
     seconds = _by_trial(read)
     costs = {
         "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
@@ -195,8 +195,8 @@ def _by_trial(read: Tables) -> Floats:
     return np.asarray(np.bincount(trials, reading.numbers(read.trials, "train_s")), np.float64)
 
 
-def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """Return the objective of (trials by their number, these epochs), NaN where it is not known."""
+def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
+    """Return a metric as (trials by their number, these epochs), NaN where it is not known."""
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1

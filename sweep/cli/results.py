@@ -48,7 +48,7 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep import analysis
-    from sweep.analysis import ranking, report_data, search_efficiency, verdict
+    from sweep.analysis import ranking, report_data, rung_ranks, search_efficiency, verdict
     from sweep.render import console, document
     from sweep.render.tables import (
         answered,
@@ -57,6 +57,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         held_out_lines,
         lineage_lines,
         ranking_grid,
+        rung_lines,
         show,
         show_finalists,
     )
@@ -66,7 +67,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
     read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     for called, folder in folders.items():
-        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
+        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
         tables = reading.read(folder, [*wanted, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
@@ -74,15 +75,17 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     best = ranked.best[0].trials[0].trial if len(read) == 1 and ranked.best else None
     steps = () if best is None else analysis.lineage_of(read[0][0].trials, best)
     worths = [found for sweep, tables in read if (found := search_efficiency.of(sweep.name, ranked, tables))]
+    rungs = {sweep.name: rung_ranks.measure(sweep, tables) for sweep, tables in read}
     noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
-        click.echo(document(shown, {"answer": answer, "search": worths, "held_out": noise}))
+        click.echo(document(shown, {"answer": answer, "search": worths, "rungs": rungs, "held_out": noise}))
         return
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     costs = [line for sweep, tables in read for line in cost_lines(report_data.costs_of(sweep.name, tables))]
-    lines = (*costs, *efficiency_lines(worths), *held_out_lines(noise), *lineage_lines(steps))
+    ranks = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
+    lines = (*costs, *efficiency_lines(worths), *ranks, *held_out_lines(noise), *lineage_lines(steps))
     click.echo(printable("\n".join([*lines, *answered(ranked, answer)])))
 
 

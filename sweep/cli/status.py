@@ -41,8 +41,10 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
+    from sweep.analysis import rung_ranks
     from sweep.analysis.verdict import listed
     from sweep.render import document
+    from sweep.render.tables import rung_lines
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
@@ -53,8 +55,9 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     found = listed(folder)
     total = None if spec.all_trials is None else max(spec.all_trials + found.fresh, sum(found.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
+    rungs = () if found.state == "damaged" else rung_ranks.measure_folder(folder)
     if as_json:
-        click.echo(document(found, {"total": total, "written": written}))
+        click.echo(document(found, {"total": total, "written": written, "rungs": rungs}))
         return
     counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
     lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
@@ -64,6 +67,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
         lines.append(f"best     {found.metric} {score(found.best)}, trial {found.best_trial}{verdict}")
+    lines += [f"rungs    {line}" for line in rung_lines(rungs)]
     if found.other_data:
         lines.append(f"data     {found.other_data}")
     if found.other_code:
