@@ -139,6 +139,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     from sweep.analysis import replay as replaying
     from sweep.render import document, tables
     from sweep.runner import methods, resuming
+    from sweep.space.early_terminate import NoTermination
     from sweep.store import log
     from sweep.store.ledger import naming
 
@@ -148,6 +149,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         what = "is of a population, whose members depend on each other"
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
     other = spec if rule is None else _with_rule(spec, rule)
+    if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
+        what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
+        raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):

@@ -34,6 +34,7 @@ from sweep.spec.parameters import Entry
 from sweep.spec.resolved import Spec
 from sweep.spec.sweep_file import (
     BELIEVING,
+    BY_NON_DOMINATED_RANK,
     HINTS,
     MAX_EPOCHS,
     MAX_SEED,
@@ -391,8 +392,12 @@ class _Resolution:
             document.mistake(
                 ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
             )
+        kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
+        if kind not in ("none", *BY_NON_DOMINATED_RANK):
+            what = f"{kind} compares trials by a single metric, but metrics lists several"
+            hint = f"use {' or '.join(BY_NON_DOMINATED_RANK)}, which compare them by non-dominated rank"
+            document.mistake(("early_terminate", "type"), what, hint)
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.RULES["none"] | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),

@@ -58,14 +58,14 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics and their directions, the first one first."""
-        names = [one.name for one in self.metrics]
+        plain = [Objective(one.name, one.goal) for one in self.metrics]
         return tuple(
             Objective(
                 one.name,
                 one.goal,
                 one.impute,
                 self.constraints,
-                others=tuple(name for name in names if name != one.name),
+                others=tuple(other for other in plain if other.name != one.name),
             )
             for one in self.metrics
         )

@@ -149,6 +149,9 @@ Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[[
 BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
 """Methods that a `prior` guides."""
 
+BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
+"""Rules that compare trials with several objectives."""
+
 POPULATIONS = ("pbt", "pb2")
 """Methods of which members are replaced by copies of better ones."""
 
