@@ -163,7 +163,7 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     epochs = looked_at(max(row.epochs for row in done))
     rows.sort(key=_first_trial)
     losses = one.sign * np.array([_mean_score(row) for row in rows])
-    means = one.sign * _means(rows, _curves(read, metric, epochs or [1]))
+    means = one.sign * _means(rows, metric_at(read, metric, epochs or [1]))
     train_s = _train_s(read)
     costs: dict[str, list[float]] = {"epochs": [], "hours": []}
     for row in rows:
@@ -211,8 +211,8 @@ def _train_s(read: Tables) -> Floats:
     return np.asarray(np.bincount(trials, reading.numbers(read.trials, "train_s")), np.float64)
 
 
-def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """Return the objective as an array (trials by number, epochs), NaN where it is unknown."""
+def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
+    """Return a metric as an array (trials by number, epochs), NaN where it is unknown."""
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1

@@ -348,7 +348,7 @@ def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
             *rows,
             "epochs: 20                              # as given to the tuner's search()",
             "run_cap: 24                             # configurations to try, the tuner's max_trials",
-            "early_terminate: {type: asha, min_iter: 3, eta: 3}   # stop the worst two thirds at epochs 3 and 9",
+            "early_terminate: {type: asha, eta: 3}   # stop the worst two thirds at epochs 3 and 9",
             "",
         ]
     )

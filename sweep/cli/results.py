@@ -50,7 +50,7 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep import analysis
-    from sweep.analysis import ranking, report_data, search_efficiency, verdict
+    from sweep.analysis import ranking, report_data, rung_ranks, search_efficiency, verdict
     from sweep.render import console, document
     from sweep.render.tables import (
         answered,
@@ -59,6 +59,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         held_out_lines,
         lineage_lines,
         ranking_grid,
+        rung_lines,
         show,
         show_finalists,
     )
@@ -69,7 +70,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     columns = {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     read = []
     for called, folder in folders.items():
-        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives[:1]]
+        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
         tables = reading.read(folder, [*columns, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
@@ -81,6 +82,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
         noise = ranking.noise_of(ranked, only_tables)
+    rungs = {sweep.name: rung_ranks.measure(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:
         efficiency = search_efficiency.of(sweep.name, ranked, tables)
@@ -88,14 +90,17 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
             efficiencies.append(efficiency)
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
-        click.echo(document(shown, {"answer": answer, "search": efficiencies, "held_out": noise}))
+        click.echo(document(shown, {"answer": answer, "search": efficiencies, "rungs": rungs, "held_out": noise}))
         return
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     lines: list[str] = []
     for sweep, tables in read:
         lines += cost_lines(report_data.costs_of(sweep.name, tables))
-    lines += [*efficiency_lines(efficiencies), *held_out_lines(noise), *lineage_lines(steps)]
+    lines += efficiency_lines(efficiencies)
+    for name, ranks in rungs.items():
+        lines += [f"{name}: {line}" for line in rung_lines(ranks)]
+    lines += [*held_out_lines(noise), *lineage_lines(steps)]
     lines += answered(ranked, answer)
     click.echo(printable("\n".join(lines)))
 
@@ -150,6 +155,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     from sweep.analysis import replay as replaying
     from sweep.render import document, tables
     from sweep.runner import methods, resuming
+    from sweep.space.early_terminate import NoTermination
     from sweep.store import log
     from sweep.store.ledger import naming
 
@@ -159,6 +165,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         what = "is of a population, whose members depend on each other"
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
     other = spec if rule is None else _with_rule(spec, rule)
+    if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
+        what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
+        raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):

@@ -42,8 +42,10 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
+    from sweep.analysis import rung_ranks
     from sweep.analysis.verdict import listed
     from sweep.render import document
+    from sweep.render.tables import rung_lines
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
@@ -56,10 +58,12 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if spec.all_trials is not None:
         total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
+    rungs = () if summary.state == "damaged" else rung_ranks.measure_folder(folder)
     if as_json:
-        click.echo(document(summary, {"total": total, "written": written}))
+        click.echo(document(summary, {"total": total, "written": written, "rungs": rungs}))
         return
     lines = _describe_trials(summary, spec, total)
+    lines += [f"rungs    {line}" for line in rung_lines(rungs)]
     if summary.other_data:
         lines.append(f"data     {summary.other_data}")
     if summary.other_code:

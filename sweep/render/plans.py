@@ -19,7 +19,7 @@ from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
 from sweep.space import DRAWS
-from sweep.space.early_terminate import FreezeThaw, Pasha, PausingRule
+from sweep.space.early_terminate import PausingRule
 from sweep.spec import Spec
 from sweep.statistics import FIRST_SEEDS
 from sweep.text import counted, duration, money, score, setting, settings
@@ -290,8 +290,6 @@ def _epochs(plan: Plan) -> str:
     expected = plan.price.epochs
     if expected is not None and round(expected) != plan.epochs:
         text += f", about {expected:.0f} expected"
-        if isinstance(plan.spec.early_terminate, Pasha | FreezeThaw):
-            text += ", more where trials change ranks"
     return text
 
 

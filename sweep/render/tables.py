@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sweep.analysis.ranking import HeldOut
     from sweep.analysis.replay import Extreme, Replay, Spread
     from sweep.analysis.report_data import Costs
+    from sweep.analysis.rung_ranks import RungRanks
     from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
 
 
@@ -345,6 +346,23 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
         places = [_describe_rung(rung) for rung in one.rungs if rung.of_best is not None]
         if places:
             yield f"{one.sweep}: the best was {', '.join(places)}"
+
+
+def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
+    """Yield how well the rungs of a sweep rank: a line for each objective, and one where a rung ranks poorly."""
+    for metric in dict.fromkeys(one.metric for one in ranks):
+        known = [one for one in ranks if one.metric == metric and one.value is not None]
+        if not known:
+            continue
+        rungs = ", ".join(f"{one.value:.2f} at epoch {one.epoch} ({counted(one.trials, 'trial')})" for one in known)
+        yield f"rank correlation of {metric} with the last epoch: {rungs}"
+    poor = [one for one in ranks if one.is_poor]
+    if poor:
+        last = max(poor, key=lambda one: one.epoch)
+        yield (
+            f"at epoch {last.epoch} {last.metric} says little about the last epoch (correlation below "
+            f"{last.high:.2f}): let early_terminate begin later (min_iter)"
+        )
 
 
 def held_out_lines(one: HeldOut | None) -> Iterator[str]:

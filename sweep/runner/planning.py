@@ -22,6 +22,7 @@ from sweep.inspection import KERAS_TRAINABLE, Source, inspect
 from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing, without_effect
 from sweep.runner.power_analysis import Detectable, Known, detectable
+from sweep.runner.rehearsal import Landscape
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
@@ -29,6 +30,7 @@ from sweep.space import Parameter, Space, allowed_share, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
 from sweep.spec import Spec
+from sweep.spec.sweep_file import learns
 from sweep.spec.validation import show
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
@@ -186,7 +188,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     per_trial = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
     priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
-    course = _course(spec, folders, max(lengths), priced if alike else None)
+    course = _course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = basis.timing(first)
     priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
@@ -213,21 +215,29 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     )
 
 
-def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None) -> pricing.Course:
-    """Return the expected course of a sweep under its scheduler."""
+def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None, workers: int) -> pricing.Course:
+    """Return the expected course of a sweep under its method and its scheduler."""
+    rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
     def build() -> Scheduler:
-        return methods.scheduler(spec, folders)
+        return methods.scheduler(rehearsed, folders)
 
+    def method(number: int) -> tuple[Searcher, Sequence[Landscape]]:
+        searcher = methods.searcher(replace(rehearsed, seed=number), folders, spec.trials_each)
+        return searcher, [Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics]
+
+    objective, own = rehearsed.objectives[0], isinstance(spec.early_terminate, Own)
+    learning = method if learns(spec.method) and ":" not in spec.method else None  # one's own may take its time
     try:
-        own = isinstance(spec.early_terminate, Own)
-        return pricing.course(build, spec.objectives[0], epochs, trials, whole=own)
+        return pricing.course(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
     except SweepError:
         raise
-    except Exception:  # a user's own scheduler may need something that rehearsed epochs lack, such as other metrics
-        return replace(
-            pricing.course(build, spec.objectives[0], epochs, None), epochs=trials and float(trials * epochs)
-        )
+    except Exception:
+        if not own:
+            raise
+        # A user's own scheduler may need something that rehearsed epochs lack, such as other metrics.
+        rungs = pricing.course(build, objective, epochs, None).rungs
+        return pricing.Course(rungs, trials and float(trials * epochs))
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:

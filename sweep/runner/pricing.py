@@ -6,19 +6,22 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 from sweep import prices
-from sweep.analysis import confirmation, survival
+from sweep.analysis import confirmation
 from sweep.contract import Devices, Trainable, parts
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
+from sweep.runner.rehearsal import Landscape, Rehearsal, Setting
 from sweep.runner.trials import Terms
-from sweep.schedulers import Pausing, Scheduler
+from sweep.schedulers import Scheduler
+from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -28,6 +31,8 @@ REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
 FEWEST_REHEARSED = 50
 REPORTED = 100_000  # epochs in all rehearsals together, which take about 0.2 s
+LEARNING = 200  # trials in all rehearsals with a method that learns, about 0.02 s each
+MOST_LEARNING = 100  # trials in one rehearsal with a method that learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +80,45 @@ class Course:
     epochs: float | None  # of all trials together
 
 
-def course(
-    build: Callable[[], Scheduler], objective: Objective, epochs: int, trials: int | None, *, whole: bool = False
-) -> Course:
-    """Simulate a scheduler on ``trials`` trials of ``epochs`` epochs, one after the other.
+Method: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
+"""Makes the searcher of a rehearsal, by its number, and how good configurations are in it by each objective."""
 
-    Return the mean over rehearsals with random trials, each of which reports the same value at all its epochs. The
-    scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
+
+def course(
+    build: Callable[[], Scheduler],
+    objective: Objective,
+    epochs: int,
+    trials: int | None,
+    *,
+    whole: bool = False,
+    method: Method | None = None,
+    workers: int = 1,
+) -> Course:
+    """Rehearse a scheduler on ``trials`` trials of ``epochs`` epochs.
+
+    Return the mean over rehearsals: with the configurations of a ``method`` that learns, or else with trials whose
+    scores are random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:
         return Course(tuple(Rung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs)
     reported = tuple(range(1, epochs + 1)) if whole else (*decisions, epochs)
-    tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
-    rehearsals = max(min(REHEARSED // tried, REPORTED // (tried * len(reported))), 1)
-    numbers = random.Random(0)
-    count, reached = tried * rehearsals, Counter[int]()
-    for _ in range(rehearsals):
-        scheduler = build()
-        reached.update(_rehearsed(scheduler, objective, reported, tried, numbers))
+    if method is None:
+        tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
+        rehearsals = max(min(REHEARSED // tried, REPORTED // (tried * len(reported))), 1)
+    else:
+        tried = min(trials, MOST_LEARNING)
+        rehearsals = max(LEARNING // tried, 1)
+    setting = Setting(objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried))
+    numbers, reached, begun = random.Random(0), Counter[int](), 0
+    for number in range(rehearsals):
+        searcher, landscapes = (None, numbers) if method is None else method(number)
+        rehearsal = Rehearsal(setting, build(), landscapes)
+        reached.update(rehearsal.run(searcher))
+        begun += rehearsal.begun
     lengths = zip(reported, (0, *reported), strict=False)
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
-    return Course(tuple(Rung(epoch, reached[epoch] * trials / count) for epoch in decisions), trained * trials / count)
-
-
-def _rehearsed(
-    scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
-) -> Iterator[int]:
-    """Yield each epoch that a simulated trial reports before the scheduler stops it or pauses it."""
-    if not isinstance(scheduler, Pausing):
-        for trial in range(trials):
-            yield from survival.reported(scheduler, objective, trial, numbers.random(), epochs)
-        return
-    merits: list[float] = []
-    paused: dict[int, int] = {}  # number of epochs of each paused trial
-    while True:
-        trial = next((one for one in paused if scheduler.holds(one) is None), -1)
-        if trial < 0 and len(merits) < trials:
-            trial = len(merits)
-            merits.append(objective.of_loss(numbers.random()))
-            scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
-        elif trial < 0 and (last := scheduler.last()) is not None:
-            trial = last
-        if trial < 0:
-            return
-        metrics = {objective.name: merits[trial]}
-        for epoch in epochs[paused.pop(trial, 0) :]:
-            yield epoch
-            scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
-            if epoch < epochs[-1] and scheduler.holds(trial):
-                paused[trial] = epochs.index(epoch) + 1
-                break
-        else:
-            end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=0.0, facts=Facts())
-            scheduler.observe(end)
+    return Course(tuple(Rung(epoch, reached[epoch] * trials / begun) for epoch in decisions), trained * trials / begun)
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:

@@ -113,6 +113,8 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
     before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
+    if not spec.names_first_rung:
+        now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
     found = list(differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
@@ -124,6 +126,13 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     text = json.dumps(_without_nulls(content))
     lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
     return replace(reopened, spec=parse(text, str(file)), file=_without_nulls(now)), lines
+
+
+def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
+    """Return a rule that begins at epoch 1 if the sweep's does: this was the default for all methods."""
+    if isinstance(rule, dict) and isinstance(before, dict) and before.get("min_iter") == 1 and "min_iter" in rule:
+        return {**rule, "min_iter": 1}
+    return rule
 
 
 def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:

@@ -44,7 +44,10 @@ class Pausing(Protocol):
 
 
 Factory: TypeAlias = Callable[[Objective, int], Scheduler]
-"""What ``early_terminate: module:Name`` names: makes a scheduler of the first objective and the epochs of a trial."""
+"""What ``early_terminate: module:Name`` names: makes a scheduler of the first objective and the epochs of a trial.
+
+The objective has the other ones of the sweep as its ``others``.
+"""
 
 
 def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:

@@ -16,6 +16,12 @@ import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers import Factory, Scheduler, reason
+from sweep.schedulers.non_dominated import (
+    NonDominatedOrder,
+    NonDominatedPromotionScheduler,
+    describe,
+    describe_rank,
+)
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
@@ -127,6 +133,31 @@ class AshaScheduler(_Stopping[Asha]):
         if len(self._rungs) == 1:
             return 0
         return _bracket(trial, self._shares)
+
+
+class NonDominatedAshaScheduler(AshaScheduler):
+    """`asha` with several objectives: a trial stops unless it is among the best 1/eta by non-dominated rank."""
+
+    def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
+        super().__init__(rule, objective, epochs)
+        self._orders = [
+            {epoch: NonDominatedOrder() for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)
+        ]
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+            return None
+        losses = self._objective.standings(event.metrics)
+        order = self._orders[self.bracket(event.trial)].get(event.epoch)
+        if losses is None or order is None:
+            return None
+        order.add(event.trial, losses)
+        room = math.ceil(len(order) / self._rule.eta)
+        if event.trial in order.best(room):
+            return None
+        self._stopped.add(event.trial)
+        rank = describe_rank(order, event.trial, room)
+        return f"{describe('asha', self._objective, losses, event.epoch)}, {rank}"
 
 
 class _Rung:
@@ -253,11 +284,15 @@ def _median(means: Ranks) -> float | None:
 
 
 def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
-    """Return the scheduler of a rule, for trials of ``epochs`` epochs judged by the first objective.
+    """Return the scheduler of a rule, for trials of ``epochs`` epochs, judged by an objective and its others.
 
     ``own`` is what the rule of a user's own names.
     """
     match rule:
+        case Asha() if objective.others:
+            return NonDominatedAshaScheduler(rule, objective, epochs)
+        case AshaPromotion() if objective.others:
+            return NonDominatedPromotionScheduler(rule, objective, epochs)
         case Own(target):
             if own is None:
                 raise ValueError(f"{target} is not loaded")

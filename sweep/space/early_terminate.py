@@ -48,8 +48,10 @@ def _key(default: object, description: str, low: float | None = None, high: floa
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
-def _first(what: str = "First rung", default: int | None = 1) -> Any:
-    return _key(default, f"{what}, in epochs; later ones by factors of eta.", 1)
+def _first() -> Any:
+    """Return the field of a first rung. With a method that learns its default is `default_first_rung`."""
+    known = "1 by default, epochs / eta^2 rounded up with a method that learns"
+    return _key(1, f"First rung, in epochs: {known}; later ones by factors of eta.", 1)
 
 
 def _eta(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
@@ -140,7 +142,9 @@ class FreezeThaw(Rule):
     """
 
     type: ClassVar = "freeze_thaw"
-    min_iter: int = _first("First pause")
+    min_iter: int = _key(
+        1, "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.", 1
+    )
     eta: float = _eta("Factor between pauses.")
     share: float = _key(
         0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
@@ -157,7 +161,7 @@ class Hyperband(Rule):
     """
 
     type: ClassVar = "hyperband"
-    min_iter: int | None = _first("First bracket", None)
+    min_iter: int | None = _key(None, "First bracket, in epochs; later ones by factors of eta.", 1)
     max_iter: int | None = _key(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
     s: int | None = _key(None, "Number of brackets below max_iter.", 1, 100)
     eta: float = _eta("Factor between brackets; the best 1/eta of the trials go on.")
@@ -178,7 +182,9 @@ class Median(Rule):
     """
 
     type: ClassVar = "median"
-    min_iter: int = _key(1, "First epoch at which a trial may stop.", 1)
+    min_iter: int = _key(
+        1, "First epoch at which a trial may stop: 1 by default, epochs / 9 rounded up with a method that learns.", 1
+    )
     min_trials: int = _key(3, "Number of other trials it takes to compare with.", 1)
 
 
@@ -221,6 +227,31 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
         case _:
             raise ValueError(f"not a rule: {rule}")
     return (_between(candidates, epochs),)
+
+
+def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
+    """Return ceil(epochs / eta**2), from where on ranks say something of the last of ``epochs`` epochs.
+
+    Earlier ranks may say nothing of them, and a method that learns from early ranks fills the first rung with
+    configurations that start quickly, behind which those that end best are stopped. ``docs/search.md`` has what was
+    measured.
+    """
+    return _last_epoch_over(rule, epochs, powers=2)
+
+
+def default_first_rung(rule: Rule, epochs: int) -> int:
+    """Return the ``min_iter`` with a method that learns, and of `FreezeThaw`, if a file names none.
+
+    It is `earliest_ranking_epoch`, or an earlier epoch if the rule has more than two brackets, each with a rung of its
+    own, or no rung that late.
+    """
+    last: int = getattr(rule, "max_iter", None) or epochs
+    return min(_last_epoch_over(rule, epochs, powers=max(2, getattr(rule, "brackets", 1))), last)
+
+
+def _last_epoch_over(rule: Rule, epochs: int, *, powers: int) -> int:
+    eta: float = getattr(rule, "eta", 3.0)
+    return max(min(math.ceil(epochs / eta**powers), epochs - 1), 1)
 
 
 def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:

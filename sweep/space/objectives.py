@@ -22,14 +22,14 @@ INFEASIBLE = 1e100
 class Objective:
     """A metric, its direction, and the value of a trial that has no final one.
 
-    ``constraints`` on metrics say which trials are feasible; ``others`` names the other objectives.
+    ``constraints`` on metrics say which trials are feasible; ``others`` are the other objectives of the sweep.
     """
 
     name: str
     goal: Goal
     impute: Impute | None = None
     constraints: tuple[Expression, ...] = ()
-    others: tuple[str, ...] = ()
+    others: tuple[Objective, ...] = ()
 
     @property
     def maximize(self) -> bool:
@@ -48,7 +48,7 @@ class Objective:
 
     def diverged(self, epoch: EpochReported) -> str:
         """Return why the trial diverged in this epoch, "" if it did not: its loss or an objective is not finite."""
-        for name in ("loss", self.name, *self.others):
+        for name in ("loss", self.name, *(other.name for other in self.others)):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
                 return f"{name} is {value} in epoch {epoch.epoch}"
@@ -76,6 +76,19 @@ class Objective:
         loss = self.loss(metrics)
         by = 0.0 if loss is None else self.violation(metrics)
         return INFEASIBLE * (1 + by) if by else loss
+
+    def standings(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
+        """Return the losses of this and the other objectives, by which trials are compared; None unless all are finite.
+
+        Where the constraints do not hold, all are above those of trials that meet them, by the violation: one that
+        meets them dominates one that does not, as in `standing`.
+        """
+        losses = [one.loss(metrics) for one in (self, *self.others)]
+        finite = tuple(loss for loss in losses if loss is not None)
+        if len(finite) < len(losses):
+            return None
+        by = self.violation(metrics)
+        return (INFEASIBLE * (1 + by),) * len(finite) if by else finite
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
         """Return `standing`, or infinity if it is None, so that the trial ranks last."""

@@ -12,7 +12,21 @@ from sweep.errors import InputError
 from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, choices
-from sweep.space.early_terminate import EarlyTermination, PausingRule, PopulationRules
+from sweep.space.early_terminate import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Median,
+    NoTermination,
+    Own,
+    Pasha,
+    PausingRule,
+    PopulationRules,
+    decision_epochs,
+    default_first_rung,
+    earliest_ranking_epoch,
+)
 from sweep.spec import configurations, parameters, sweep_file, yaml_reader
 from sweep.spec.blocks import Metric
 from sweep.spec.json_schema import json_schema
@@ -20,6 +34,7 @@ from sweep.spec.parameters import Entry
 from sweep.spec.resolved import Spec
 from sweep.spec.sweep_file import (
     BELIEVING,
+    BY_NON_DOMINATED_RANK,
     HINTS,
     MAX_EPOCHS,
     MAX_SEED,
@@ -157,6 +172,7 @@ class _Resolution:
             baseline=self.baseline,
             confirm=file.confirm,
             population=population,
+            names_first_rung=self.names_first_rung,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
             places=self.places(entries),
@@ -376,8 +392,12 @@ class _Resolution:
             document.mistake(
                 ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
             )
+        kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
+        if kind not in ("none", *BY_NON_DOMINATED_RANK):
+            what = f"{kind} compares trials by a single metric, but metrics lists several"
+            hint = f"use {' or '.join(BY_NON_DOMINATED_RANK)}, which compare them by non-dominated rank"
+            document.mistake(("early_terminate", "type"), what, hint)
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.RULES["none"] | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
@@ -430,12 +450,34 @@ class _Resolution:
         before = document.found
         rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
+        rule = self.with_first_rung(rule, epochs)
         if document.found == before and "epochs" not in self.wrong:
             named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
         if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
+        return rule
+
+    @property
+    def names_first_rung(self) -> bool:
+        """Whether the file says at which epoch a rule begins."""
+        return getattr(self.file.early_terminate, "min_iter", None) is not None
+
+    def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
+        """Return a rule that begins late enough for the method; note one that the file lets begin too early."""
+        learning = learns(self.file.method)
+        if isinstance(rule, Own | NoTermination) or not (learning or isinstance(rule, FreezeThaw)):
+            return rule
+        if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
+            rule = replace(rule, min_iter=default_first_rung(rule, epochs))
+        acting, ranking = decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
+        if learning and acting and acting[0] < ranking:
+            hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
+            self.notes.append(
+                f"early_terminate: {rule.type} decides after epoch {acting[0]} of {epochs}; ranks may say little so "
+                f"early, and {self.file.method} then prefers what starts quickly; {hint}"
+            )
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:

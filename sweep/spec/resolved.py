@@ -53,6 +53,7 @@ class Spec:
     baseline: Params | None = None
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of methods pbt and pb2
+    names_first_rung: bool = field(default=True, compare=False)  # whether the file has early_terminate.min_iter
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's keys without effect, for one note
     notes: tuple[str, ...] = field(default=(), compare=False)  # about settings that are valid but probably not intended
     # ``file:line: path`` of parameters and values, by name or path
@@ -61,10 +62,10 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics with their directions, the main one first."""
-        names = [one.name for one in self.metrics]
+        plain = [Objective(metric.name, metric.goal) for metric in self.metrics]
         objectives = []
         for metric in self.metrics:
-            others = tuple(name for name in names if name != metric.name)
+            others = tuple(other for other in plain if other.name != metric.name)
             objectives.append(Objective(metric.name, metric.goal, metric.impute, self.constraints, others=others))
         return tuple(objectives)
 

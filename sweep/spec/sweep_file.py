@@ -31,7 +31,8 @@ def _block(rule: type[early_terminate.Rule]) -> type[Block]:
             one = rule.__dataclass_fields__[name]
             bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
             number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
-            keys[name] = number if one.default is not None else number | None, Field(one.default, description=about)
+            default = None if name == "min_iter" else one.default  # it depends on the method
+            keys[name] = number if default is not None else number | None, Field(default, description=about)
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
 
@@ -54,8 +55,9 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
             keys["min_iter"] = None
         case {"s": int(), "min_iter": int()}:  # as in W&B, s alone has no effect
             keys["s"] = None
+    given = {key: value for key, value in keys.items() if value is not None}
     try:
-        return early_terminate.RULES[keys.pop("type")](**keys)
+        return early_terminate.RULES[given.pop("type")](**given)
     except Misfit as misfit:
         document.mistake((*path, *misfit.key), misfit.what)
         return early_terminate.NoTermination()
@@ -146,6 +148,9 @@ Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[[
 
 BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
 """Methods that use a `prior`."""
+
+BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
+"""Rules that compare trials with several objectives."""
 
 POPULATIONS = ("pbt", "pb2")
 """Methods in which copies of better members replace others."""

@@ -73,6 +73,19 @@ class Fields(TypedDict, total=False):
     origin: Mapping[str, object]  # the sweep and trial that it was made from
 
 
+FIRST_RUNG_WAS_1 = ("asha", "asha_promotion", "pasha", "freeze_thaw", "median")
+"""Rules whose ``min_iter`` was 1 for every method if a file named none."""
+
+
+def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
+    """Return a resolved sweep file without keys that are null, with what was the default when the sweep began."""
+    found = {key: value for key, value in resolved.items() if value is not None}
+    rule = found.get("early_terminate")
+    if isinstance(rule, Mapping) and rule.get("type") in FIRST_RUNG_WAS_1 and rule.get("min_iter") is None:
+        found["early_terminate"] = {**rule, "min_iter": 1}
+    return found
+
+
 class _Mapping:
     """Descriptor for a mapping in the file, found by these keys; empty if it is missing."""
 
@@ -126,13 +139,12 @@ class SweepInfo:
     def file(self) -> Mapping[str, object]:
         """The resolved sweep file without the changes of `resume --set` and without null keys."""
         content = self.content.get("file")
-        resolved = content if isinstance(content, Mapping) else self.spec
-        return {key: value for key, value in resolved.items() if value is not None}
+        return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
     @property
     def spec_text(self) -> str:
         """The resolved sweep file as text. JSON is YAML, so it is parsed like any sweep file."""
-        return json.dumps({key: value for key, value in self.spec.items() if value is not None})
+        return json.dumps(_as_begun(self.spec))
 
     @property
     def trainable(self) -> object:

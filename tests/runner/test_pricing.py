@@ -15,6 +15,7 @@ from sweep.errors import TrainableError
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
+from sweep.runner.rehearsal import MadeUpTrial
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.early_terminate import (
     Asha,
@@ -45,15 +46,16 @@ def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
 
 
 def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
-    """How many trials reach each epoch, one after the other, each of a merit that never changes."""
+    """How many trials reach each epoch, one after the other, with curves that cross."""
     scheduler = build_scheduler(rule, LOSS, epochs)
     numbers = random.Random(seed)
     counts = dict.fromkeys(range(1, epochs + 1), 0)
     for trial in range(trials):
-        loss = numbers.random()
+        one = MadeUpTrial(*(numbers.gauss(0.0, 1.0) for _ in range(3)))
         for epoch in counts:
             counts[epoch] += 1
-            report = EpochReported(trial=trial, epoch=epoch, metrics={"loss": loss}, time=0.0, time_s=0.0)
+            metrics = {"loss": one.loss(epoch, epochs)}
+            report = EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0)
             if scheduler.observe(report):
                 break
     return counts
@@ -73,7 +75,7 @@ def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dic
 )
 def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTermination) -> None:
     trials, epochs = 60, 12
-    runs = [reaching(rule, epochs, trials, seed) for seed in range(12)]
+    runs = [reaching(rule, epochs, trials, seed) for seed in range(50)]
     found = course(rule, epochs, trials)
     assert found.rungs
     for rung in found.rungs:
@@ -85,8 +87,8 @@ def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTerminati
     ("rule", "shares"),
     [
         (AshaPromotion(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
-        (Pasha(min_iter=1, eta=3), (1, 1 / 3, 1 / 60)),  # ranks never change here: one goes on in the end
-        (FreezeThaw(min_iter=1, eta=3, share=0.0), (1, 1 / 60, 1 / 60)),
+        (Pasha(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
+        (FreezeThaw(min_iter=1, eta=3, share=0.0), (1, 1 / 20, 1 / 30)),  # some that are predicted to end best do not
     ],
     ids=str,
 )
@@ -124,7 +126,8 @@ class Plateau:
 
 def test_a_rule_of_ones_own_hears_of_all_epochs() -> None:
     found = pricing.course(Plateau, LOSS, 10, 7, whole=True)
-    assert found == Course((Rung(4, 7.0),), pytest.approx(28.0))
+    assert found.rungs == (Rung(4, 7.0),)
+    assert 28 <= (found.epochs or 0) < 70  # most curves fall from epoch 2 to epoch 4
 
 
 def test_long_trials_of_many_decisions_are_rehearsed_within_a_bound() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from sweep.analysis.ranking import rank
 from sweep.cli import main
 from sweep.errors import InputError
 from sweep.runner import resuming
-from sweep.spec import parse
+from sweep.space import early_terminate
+from sweep.spec import Spec, parse
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -168,3 +170,37 @@ def test_a_file_of_data_that_changes_between_sessions_is_told(
     assert verdict.listed(third).other_data == ""
     both = verdict.sentence(rank([analysis.read(one) for one in (folder, third)]))
     assert "old in trial 0 of curves; new in trials 1, 2 of curves and trials 0 to 2 of third)" in both
+
+
+LEARNS = """
+name: curves
+trainable: curve:Curve
+method: tpe
+metric: {name: score, goal: minimize}
+parameters: {a: {min: 1, max: 3}}
+epochs: 27
+run_cap: 2
+early_terminate: {type: asha}
+"""
+
+
+def rungs(spec: Spec) -> tuple[int, ...]:
+    return early_terminate.decision_epochs(spec.early_terminate, spec.epochs)
+
+
+@pytest.mark.parametrize("stored", [1, None])
+def test_a_sweep_keeps_the_first_rung_that_it_began_with(project: Path, stored: int | None) -> None:
+    """An earlier release began at epoch 1 with every method, and may not have written so."""
+    folder = run(project, LEARNS).folder
+    assert rungs(resuming.reopen(project / "results", "curves").spec) == (3, 9)
+    info = json.loads(folder.info.read_text())
+    info["spec"]["early_terminate"]["min_iter"] = stored
+    folder.info.write_text(json.dumps(info))
+    assert rungs(resuming.reopen(project / "results", "curves", ["run_cap=3"]).spec) == (1, 3, 9)
+    spec = parse(LEARNS, "f.yaml", ["run_cap=4"])
+    assert rungs(spec) == (3, 9)
+    again, _ = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
+    assert (rungs(again.spec), again.spec.run_cap) == ((1, 3, 9), 4)
+    other = parse(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
+    with pytest.raises(InputError, match=r"early_terminate.min_iter: is 3, but the sweep began with 1"):
+        resuming.reopen_as(project / "results", Path("f.yaml"), other, None)

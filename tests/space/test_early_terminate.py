@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from sweep.space.early_terminate import (
     Pasha,
     brackets,
     decision_epochs,
+    default_first_rung,
 )
 
 
@@ -81,3 +84,29 @@ def test_decisions_fall_before_the_last_epoch(rule: EarlyTermination, epochs: in
 def test_nonsense_is_refused(nonsense: object) -> None:
     with pytest.raises(ValueError, match="not a rule"):
         nonsense()
+
+
+@pytest.mark.parametrize(
+    ("rule", "epochs", "first"),
+    [
+        (Asha(), 52, 6),
+        (Asha(), 81, 9),
+        (Asha(), 82, 10),
+        (Asha(), 1, 1),
+        (Asha(), 2, 1),
+        (Asha(eta=4), 52, 4),
+        (Asha(eta=1.1), 3, 2),
+        (Asha(eta=1000), 100_000, 1),
+        (Asha(brackets=3), 52, 2),
+        (Asha(brackets=2), 52, 6),
+        (Asha(max_iter=3), 52, 3),
+        (AshaPromotion(eta=2), 100, 25),
+        (Pasha(), 27, 3),
+        (FreezeThaw(), 27, 3),
+        (Median(), 52, 6),
+    ],
+)
+def test_where_a_rule_begins_with_a_method_that_learns(rule: EarlyTermination, epochs: int, first: int) -> None:
+    assert default_first_rung(rule, epochs) == first
+    if epochs > 1:
+        assert all(brackets(replace(rule, min_iter=first), epochs))  # type: ignore[call-arg]  # each of these has one

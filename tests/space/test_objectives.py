@@ -39,7 +39,7 @@ def test_a_trial_diverges_by_whichever_objective_is_not_finite(
     first: str, others: tuple[str, ...], name: str, bad: float
 ) -> None:
     metrics = {"loss": 1.0, "acc": 0.5, "size": 3.0, "extra": math.nan}
-    objective = Objective(first, "minimize", others=others)
+    objective = Objective(first, "minimize", others=tuple(Objective(other, "minimize") for other in others))
     assert objective.diverged(EpochReported(trial=0, epoch=2, metrics=metrics, time=0.0, time_s=0.0)) == ""
     epoch = EpochReported(trial=0, epoch=2, metrics=metrics | {name: bad}, time=0.0, time_s=0.0)
     assert objective.diverged(epoch) == f"{name} is {bad} in epoch 2"

@@ -61,8 +61,8 @@ def test_objectives() -> None:
     several = "metrics: [{name: acc, goal: maximize, target: 0.9}, {name: size}]"
     spec = sweep(f"method: nsga2\nrun_cap: 3\n{several}\nparameters: {{a: {{min: 1, max: 3}}}}")
     assert spec.objectives == (
-        Objective("acc", "maximize", others=("size",)),
-        Objective("size", "minimize", others=("acc",)),
+        Objective("acc", "maximize", others=(Objective("size", "minimize"),)),
+        Objective("size", "minimize", others=(Objective("acc", "maximize"),)),
     )
     assert [metric.target for metric in spec.metrics] == [0.9, None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -178,3 +179,46 @@ def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
         "expected seeds up to 4294967295: write a smaller one"
     )
     assert parse(text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml")
+
+
+def rule_of(method: str, rule: str, epochs: int = 52) -> Spec:
+    parameters = "{x: {values: [1, 2]}}" if method == "grid" else "{x: {min: 0, max: 1}}"
+    text = f"trainable: m:M\nmethod: {method}\nmetric: {{name: a}}\nrun_cap: 9\nparameters: {parameters}\n"
+    return parse(f"{text}epochs: {epochs}\nearly_terminate: {rule}\n", "s.yaml")
+
+
+@pytest.mark.parametrize("kind", ["asha", "asha_promotion", "pasha", "freeze_thaw", "median"])
+@pytest.mark.parametrize("method", ["tpe", "bayes", "gp", "cmaes", "nsga2", "my:Search"])
+def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(method: str, kind: str) -> None:
+    late, early = rule_of(method, f"{{type: {kind}}}"), rule_of(method, f"{{type: {kind}, min_iter: 1}}")
+    assert (late.early_terminate.min_iter, late.notes) == (6, ())
+    assert early.early_terminate.min_iter == 1
+    assert early.notes[0].startswith(f"early_terminate: {kind} decides after epoch 1 of 52; ranks may say little")
+    assert early.notes[0].endswith("write min_iter: 6, or leave it out")
+
+
+@pytest.mark.parametrize("method", ["random", "sobol", "grid"])
+@pytest.mark.parametrize("kind", ["asha", "asha_promotion", "pasha", "median"])
+def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind: str) -> None:
+    spec = rule_of(method, f"{{type: {kind}}}")
+    assert (spec.early_terminate.min_iter, spec.notes) == (1, ())
+    assert rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6  # which predicts from its first pause
+    learning = rule_of("tpe", f"{{type: {kind}}}")
+    assert parse(json.dumps(learning.to_json_dict()), "s.json") == learning
+
+
+@pytest.mark.parametrize(
+    ("rule", "begins"),
+    [
+        ("{type: hyperband, min_iter: 3}", 3),
+        ("{type: hyperband, max_iter: 27, s: 3}", 1),
+        ("{type: asha, max_iter: 3}", 3),
+        ("{type: asha, brackets: 3}", 2),
+        ("{type: hyperband, min_iter: 6}", None),
+        ("{type: asha, brackets: 2}", None),
+        ("none", None),
+    ],
+)
+def test_a_rule_that_begins_too_early_for_a_method_that_learns_is_noted(rule: str, begins: int | None) -> None:
+    notes = rule_of("tpe", rule.replace("none", "{type: none}")).notes
+    assert [f"after epoch {begins} of 52" in note for note in notes] == ([] if begins is None else [True])

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
+from sweep.analysis import Trial, lineage_of, rung_ranks, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import LOST, Status, Value, is_number
-from sweep.render.tables import counted_by, filled, held_out_lines, lineage_lines, ranking_grid
+from sweep.render.tables import counted_by, filled, held_out_lines, lineage_lines, ranking_grid, rung_lines
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.space.domains import Domain, Range, choices, is_log
 from sweep.store.folder import ResultsFolder, told_apart
@@ -217,6 +217,8 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     ranking = rank([one.sweep for one in accounts])
     worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
+    rungs = {one.sweep.name: rung_ranks.measure(one.sweep, one.tables) for one in accounts}
+    rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
     style = Markup(_asset("report.css"))  # trusted: sweep's own
@@ -239,7 +241,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
         method=ranking.method,
-        worth=[*worth_lines(worths), *held_out_lines(noise)],
+        worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
         budgets=any(one.budgets for one in worths),
         sweeps=[_told(one, ranking) for one in accounts],
         trials=sum(len(one.sweep.trials) for one in accounts),

@@ -1,0 +1,99 @@
+"""Do the rungs of a stopping rule rank? Their ranks against those of the last epoch, among trials that got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweep.analysis.search_efficiency import correlation, metric_at
+from sweep.events import Status
+from sweep.space import early_terminate
+from sweep.space.early_terminate import Misfit
+from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import SweepInfo
+
+if TYPE_CHECKING:
+    from sweep.analysis import Sweep
+    from sweep.store.tables import Tables
+
+MOST_RUNGS = 6  # that are looked at; a rule that decides after every epoch has more
+POOR = 0.5
+"""A rung whose rank correlation is surely below this prunes nearly as many good trials as poor ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RungRanks:
+    """Spearman's rank correlation of a metric at a rung with the metric at the last epoch, with its 95 % interval.
+
+    It is that of the trials that trained to their last epoch. As these are the ones that the rule let pass, the ranks
+    of all would agree more.
+    """
+
+    metric: str
+    epoch: int
+    trials: int
+    value: float | None  # None for fewer than three trials, or if all have the same score
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether the rung surely says little about the end."""
+        return self.high is not None and self.high < POOR
+
+
+def measure(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
+    """Return how well each rung of a sweep ranks, for each objective; ``read`` has the metrics of all epochs."""
+    rungs = _thinned(decision_epochs(sweep.info))
+    ended = [one for one in sweep.trials if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs]
+    if not rungs or not ended:
+        return ()
+    found = []
+    for metric, _ in sweep.objectives:
+        lasts = np.array([one.metrics.get(metric, math.nan) for one in ended])
+        at_rungs = metric_at(read, metric, rungs)[[one.trial for one in ended]]
+        for rung, values in zip(rungs, at_rungs.T, strict=True):
+            later = np.array([one.epochs > rung for one in ended])
+            known = later & np.isfinite(values) & np.isfinite(lasts)
+            agreement = correlation(values[known], lasts[known])
+            count = int(known.sum())
+            if agreement is None:
+                found.append(RungRanks(metric, rung, count, None))
+            else:
+                found.append(RungRanks(metric, rung, count, agreement.value, agreement.low, agreement.high))
+    return tuple(found)
+
+
+def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
+    """Return what `measure` does of the sweep in a folder. Raises `StoreError`."""
+    from sweep.analysis import of_tables
+    from sweep.store import reading
+
+    objectives = folder.read_info().objectives
+    read = reading.read(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
+    return measure(of_tables(folder, read), read)
+
+
+def decision_epochs(info: SweepInfo) -> tuple[int, ...]:
+    """Return the epochs at which a sweep's rule stops trials or lets them pause; none of a rule of the user's own."""
+    stored, epochs = info.spec.get("early_terminate"), info.epochs
+    if not isinstance(stored, Mapping) or not isinstance(epochs, int):
+        return ()
+    keys = {name: value for name, value in stored.items() if value is not None}
+    rule = early_terminate.RULES.get(str(keys.pop("type", "")))
+    try:
+        return () if rule is None else early_terminate.decision_epochs(rule(**keys), epochs)
+    except (Misfit, TypeError):  # written by another release
+        return ()
+
+
+def _thinned(epochs: Sequence[int]) -> tuple[int, ...]:
+    """Return at most `MOST_RUNGS` epochs, evenly spaced on a logarithmic scale."""
+    if len(epochs) <= MOST_RUNGS:
+        return tuple(epochs)
+    places = np.geomspace(1, len(epochs), MOST_RUNGS)
+    return tuple(dict.fromkeys(epochs[round(place) - 1] for place in places))

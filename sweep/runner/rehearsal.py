@@ -1,0 +1,208 @@
+"""Rehearse a sweep with made-up trials: its own method suggests them, its own rule stops them or lets them pause.
+
+How far trials come depends on how much a method improves on the trials before, with which the rule compares them. So a
+method that learns is asked for real configurations. The curves that it learns from are made up: early epochs and the
+last one have their best configurations in different places, so that curves cross, and ranks agree with those of the
+last epoch as much as is usual (`agreement`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.events import PAUSES, EpochReported, Facts, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.schedulers import Pausing, Scheduler
+from sweep.searchers import Searcher
+from sweep.space import Parameter, Space
+from sweep.space.domains import Range, key
+from sweep.space.draws import to_unit
+from sweep.space.objectives import Objective
+
+EARLY_DISAGREEMENT = 0.016
+"""As in LCBench's curves of 52 epochs: rank correlations of .1 after 1, .75 after 3, .87 after 6, .95 after 18."""
+
+TURN = 1.0
+"""How fast the early order of trials changes: so fast that after 3 epochs others lead than after the first."""
+
+FALL = 4.0
+"""How far curves fall in all, in standard deviations of the last epoch."""
+
+IMPORTANCE = 0.6
+"""The weight of a parameter, as a share of that of the next more important one."""
+
+
+def agreement(epoch: int, epochs: int) -> float:
+    """Return how far the ranks after an epoch agree with those after the last one, as a correlation."""
+    return 1.0 - min(EARLY_DISAGREEMENT * (epochs / epoch - 1.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class MadeUpTrial:
+    """How good a trial is at first, soon after, and at the end, in standard deviations; lower is better."""
+
+    first: float
+    soon: float
+    end: float
+
+    def loss(self, epoch: int, epochs: int) -> float:
+        """Return the loss after an epoch of so many."""
+        agrees, angle = agreement(epoch, epochs), TURN * math.log(epoch)
+        early = math.cos(angle) * self.first + math.sin(angle) * self.soon
+        return agrees * self.end + math.sqrt(1.0 - agrees**2) * early + FALL * (1.0 - agrees)
+
+
+class Landscape:
+    """How good configurations of a space are, by one objective: for each part of a trial a bowl with its own bottom."""
+
+    def __init__(self, space: Space, name: str) -> None:
+        self._parameters = [one for one in space.parameters if one.drawn]
+        self._name = name
+        self._weights_of = {part: self._weights(part) for part in ("first", "soon", "end")}
+
+    def trial(self, params: Params) -> MadeUpTrial:
+        """Return how a trial with these parameters goes."""
+        return MadeUpTrial(*(self._height(part, weights, params) for part, weights in self._weights_of.items()))
+
+    def _weights(self, part: str) -> Mapping[str, float]:
+        """Return the weights of the parameters, of which few matter; the squares add up to 1."""
+        shuffled = random.Random(f"{self._name} {part}").sample(self._parameters, len(self._parameters))
+        weights = {one.name: IMPORTANCE**place for place, one in enumerate(shuffled)}
+        norm = math.sqrt(sum(weight**2 for weight in weights.values()))
+        return {name: weight / norm for name, weight in weights.items()}
+
+    def _height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
+        there = [one for one in self._parameters if one.name in params]
+        return sum(weights[one.name] * self._effect(part, one, params[one.name]) for one in there)
+
+    def _effect(self, part: str, parameter: Parameter, value: Value) -> float:
+        """Return what a value adds, with mean 0 and variance 1 over the values of its parameter."""
+        domain, name = parameter.domain, f"{self._name} {part} {parameter.name}"
+        if not isinstance(domain, Range):
+            return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
+        best = random.Random(name).uniform(0.1, 0.9)
+        mean = 1 / 12 + (0.5 - best) ** 2
+        variance = 1 / 180 + (0.5 - best) ** 2 / 3
+        return ((to_unit(domain, value) - best) ** 2 - mean) / math.sqrt(variance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is rehearsed."""
+
+    objective: Objective  # without constraints over metrics, which made-up trials do not report
+    epochs: int  # of each trial
+    reported: Sequence[int]  # the epochs that the rule hears of, the last of which is that of each trial
+    trials: int
+    workers: int
+
+
+class Rehearsal:
+    """One sweep of made-up trials, side by side on a clock on which every epoch lasts as long."""
+
+    def __init__(self, setting: Setting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random) -> None:
+        """``landscapes``: of each objective; or random numbers, by which trials that nobody chooses are good."""
+        self._setting, self._scheduler, self._landscapes = setting, scheduler, landscapes
+        self._pausing = scheduler if isinstance(scheduler, Pausing) else None
+        self._objectives = (setting.objective, *setting.objective.others)
+        self._trials: list[Sequence[MadeUpTrial]] = []  # of each objective
+        self._done: list[int] = []  # of the reported epochs, by trial
+        self._paused: list[int] = []
+        self._running: list[tuple[int, int, int]] = []  # when it reports next, in which order it was begun, which trial
+        self._stretches = 0  # of training, so far
+        self._searcher: Searcher | None = None
+        self._reached: Counter[int] = Counter()
+
+    @property
+    def begun(self) -> int:
+        """How many trials there were: fewer than were asked for if the space has no more."""
+        return len(self._trials)
+
+    def run(self, searcher: Searcher | None) -> Counter[int]:
+        """Train all trials, and return how many reported each epoch; without a searcher they are good by chance."""
+        self._searcher, now = searcher, 0
+        while True:
+            while len(self._running) < self._setting.workers:
+                trial = self._next_trial()
+                if trial is None:
+                    break
+                self._train(trial, now)
+            if not self._running:
+                return self._reached
+            now, _, trial = heapq.heappop(self._running)
+            if self._report(trial):
+                self._train(trial, now)
+
+    def _next_trial(self) -> int | None:
+        """Return what a free worker trains: a trial that need not pause any longer, or a new one, or the last."""
+        if self._pausing is not None:
+            for trial in self._paused:
+                if self._pausing.holds(trial) is None:
+                    self._paused.remove(trial)
+                    return trial
+        number = len(self._trials)
+        if number < self._setting.trials and self._start(number):
+            return number
+        last = self._pausing.last() if self._pausing is not None and not self._running else None
+        if last is not None:
+            self._paused.remove(last)
+        return last
+
+    def _start(self, number: int) -> bool:
+        """Begin a new trial; return whether there is one."""
+        params: Params = {}
+        if self._searcher is not None:
+            suggested = self._searcher.suggest(number)
+            if suggested is None:
+                return False
+            params = suggested
+        self._trials.append([self._made_up(place, params) for place in range(len(self._objectives))])
+        self._done.append(0)
+        self._tell(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
+        return True
+
+    def _made_up(self, place: int, params: Params) -> MadeUpTrial:
+        if isinstance(self._landscapes, random.Random):
+            return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
+        return self._landscapes[place].trial(params)
+
+    def _train(self, trial: int, now: int) -> None:
+        reported, done = self._setting.reported, self._done[trial]
+        takes = reported[done] - (reported[done - 1] if done else 0)
+        self._stretches += 1
+        heapq.heappush(self._running, (now + takes, self._stretches, trial))
+
+    def _report(self, trial: int) -> bool:
+        """Report the next epoch of a trial; return whether it trains on."""
+        epochs = self._setting.epochs
+        epoch = self._setting.reported[self._done[trial]]
+        self._done[trial] += 1
+        self._reached[epoch] += 1
+        both = zip(self._objectives, self._trials[trial], strict=True)
+        metrics = {objective.name: objective.of_loss(one.loss(epoch, epochs)) for objective, one in both}
+        stopped = self._tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+        if epoch == epochs:
+            self._end(trial, Status.COMPLETED)
+            return False
+        if stopped is not None:
+            self._end(trial, Status.PRUNED)
+            return False
+        if self._pausing is not None and self._pausing.holds(trial) is not None:
+            self._paused.append(trial)
+            self._end(trial, Status.INTERRUPTED)
+            return False
+        return True
+
+    def _end(self, trial: int, status: Status) -> None:
+        waits = status is Status.INTERRUPTED
+        reason = PAUSES if waits else ""
+        self._tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
+
+    def _tell(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
+        if self._searcher is not None:
+            self._searcher.observe(event)
+        return self._scheduler.observe(event)

@@ -1,0 +1,191 @@
+"""Ranks of trials with several objectives, and the rule that promotes by them.
+
+The rules `asha` and `asha_promotion` with several objectives are those of Schmucker, Donini, Zafar, Salinas and
+Archambeau, "Multi-objective Asynchronous Successive Halving" (2021): at a rung, trials are sorted by non-dominated rank
+(Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", 2002), and within a front by an epsilon
+net, which takes the trial that is farthest from all taken before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.contract import parts
+from sweep.events import EpochReported, Event
+from sweep.schedulers.promotion import PausingScheduler
+from sweep.space import early_terminate
+from sweep.space.early_terminate import AshaPromotion
+from sweep.space.objectives import INFEASIBLE, Objective
+
+Losses: TypeAlias = tuple[float, ...]
+"""Those of all objectives; lower is better."""
+
+Points: TypeAlias = NDArray[np.float64]
+"""Losses of several trials: (trials, objectives)."""
+
+
+def dominates(points: Points, losses: Losses) -> NDArray[np.bool_]:
+    """Return which points dominate some losses: nowhere worse, and somewhere better."""
+    return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
+
+
+def is_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
+    """Return which points are dominated by some losses."""
+    return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
+
+
+class NonDominatedOrder:
+    """Trials in their fronts: none of a front dominates another one, and each is dominated by one of the front before.
+
+    A new trial moves only those that it dominates, and these only those that they dominate: Li, Deb, Zhang, Suganthan
+    and Xu, "Efficient non-domination level update method for steady-state evolutionary multiobjective optimization",
+    IEEE Transactions on Cybernetics 47, 2017.
+    """
+
+    def __init__(self) -> None:
+        self._losses: dict[int, Losses] = {}
+        self._fronts: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self._losses)
+
+    def add(self, trial: int, losses: Losses) -> None:
+        """Take a trial in."""
+        self._losses[trial] = losses
+        place = 0
+        while place < len(self._fronts) and dominates(self._array(self._fronts[place]), losses).any():
+            place += 1
+        moved = [trial]
+        while moved:
+            if place == len(self._fronts):
+                self._fronts.append(moved)
+                return
+            front = self._fronts[place]
+            is_pushed = np.zeros(len(front), bool)
+            for one in moved:
+                is_pushed |= is_dominated(self._array(front), self._losses[one])
+            pushed = [other for other, is_one in zip(front, is_pushed, strict=True) if is_one]
+            self._fronts[place] = [other for other, is_one in zip(front, is_pushed, strict=True) if not is_one] + moved
+            moved, place = pushed, place + 1
+
+    def front(self, trial: int) -> int:
+        """Return the front of a trial, from 1."""
+        return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
+
+    def best(self, count: int) -> list[int]:
+        """Return the best trials, so many or all, best first."""
+        found: list[int] = []
+        for front in self._fronts:
+            room = count - len(found)
+            if room <= 0:
+                break
+            found += self._spread(front, room)
+        return found
+
+    def _array(self, trials: Sequence[int]) -> Points:
+        """Return the losses of trials as (trials, objectives)."""
+        return np.array([self._losses[trial] for trial in trials])
+
+    def _spread(self, front: Sequence[int], count: int) -> list[int]:
+        """Return so many trials of a front: the best in the first objective, then the farthest from all before."""
+        rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
+        points = self._scaled(rest)
+        chosen = [0]
+        distances = np.linalg.norm(points - points[0], axis=1)
+        while len(chosen) < min(count, len(rest)):
+            distances[chosen] = -1.0
+            farthest = int(np.argmax(distances))
+            chosen.append(farthest)
+            distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
+        return [rest[place] for place in chosen]
+
+    def _scaled(self, trials: Sequence[int]) -> Points:
+        """Return the losses of trials, those of each objective between 0 and 1."""
+        losses = self._array(trials)
+        if not np.isfinite(losses).all():  # they do not meet the constraints, and are all alike
+            return np.zeros_like(losses)
+        low, high = losses.min(axis=0), losses.max(axis=0)
+        return np.asarray((losses - low) / np.where(high > low, high - low, 1.0))
+
+
+def describe(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
+    """For example: ``asha: val_loss 0.61 and size 120 at epoch 3``."""
+    if max(losses) >= INFEASIBLE:
+        return f"{rule}: constraints not met at epoch {epoch}"
+    both = zip((objective, *objective.others), losses, strict=True)
+    values = " and ".join(f"{one.name} {one.of_loss(loss):.6g}" for one, loss in both)
+    return f"{rule}: {values} at epoch {epoch}"
+
+
+def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
+    """For example: ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
+    return f"in front {order.front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
+
+
+class NonDominatedPromotionScheduler(PausingScheduler):
+    """Trials pause at each rung, and go on while they are among its best 1/eta by non-dominated rank.
+
+    As which trials of a front are among the best changes whenever one is added, no more than 1/eta of the trials that
+    came to a rung ever go on from it.
+    """
+
+    def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
+        super().__init__(rule.type, objective, early_terminate.decision_epochs(rule, epochs))
+        self._eta = rule.eta
+        self._orders = {rung: NonDominatedOrder() for rung in self._rungs}
+        self._promoted = dict.fromkeys(self._rungs, 0)
+        self._last_losses: dict[int, Losses] = {}
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, EpochReported):
+            losses = self._objective.standings(event.metrics)
+            if losses is None:
+                self._paused.pop(event.trial, None)
+                return
+            self._last_losses[event.trial] = losses
+        super().observe(event)
+
+    def last(self) -> int | None:
+        if self._best is not None:
+            return None
+        for rung in reversed(self._rungs):
+            order = self._orders[rung]
+            waiting = [trial for trial in order.best(len(order)) if self._waits(trial, rung)]
+            if waiting:
+                return waiting[0]
+        return None
+
+    def dropped(self, *, rest: bool) -> Mapping[int, str]:
+        if not rest:
+            return {}
+        return {trial: self._describe(trial, pause.epoch) for trial, pause in self._paused.items()}
+
+    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+        if epoch not in self._orders:
+            return
+        self._pause(trial, epoch, loss)
+        order = self._orders[epoch]
+        order.add(trial, self._last_losses[trial])
+        room = parts(len(order), self._eta)
+        for one in order.best(room):
+            if self._promoted[epoch] < room and self._waits(one, epoch):
+                del self._paused[one]
+                self._promoted[epoch] += 1
+
+    def _waits(self, trial: int, epoch: int) -> bool:
+        """Return whether a trial waits at a rung, and meets the constraints."""
+        pause = self._paused.get(trial)
+        return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
+
+    def _describe(self, trial: int, epoch: int) -> str:
+        """Return why a trial never went on."""
+        order = self._orders[epoch]
+        where = describe(self._kind, self._objective, self._last_losses[trial], epoch)
+        room = parts(len(order), self._eta)
+        if not room:
+            return f"{where}, from where too few came for one to go on"
+        return f"{where}, {describe_rank(order, trial, room)}"
