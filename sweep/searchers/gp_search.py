@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from sweep.errors import InputError
 from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
@@ -29,6 +30,8 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started, Tr
 
 FEWEST_STARTS = 4
 MOST_RUNGS = 5
+FEWEST_STOPS = 2
+"""Trials that stop or pause at an epoch for it to be a rung."""
 RUNG_DISTANCE = 1.5
 """The factor by which rungs differ at least: of epochs that are nearer, the one at which more trials stopped."""
 REFIT_SHARE = 5
@@ -37,6 +40,9 @@ CANDIDATES = 512
 NEIGHBORS = 40  # of each of the best candidates
 BETA = 10.0
 """After how many results the author's beliefs count as much as the model does: piBO (Hvarfner et al., ICLR 2022)."""
+
+_LIBRARIES = ThreadpoolController()
+"""Matrices this small are computed faster by one thread, and to the same bits whatever the number of cores."""
 
 END = math.inf
 """The rung of trials that have trained whole, whatever their last epoch."""
@@ -137,7 +143,9 @@ class GaussianProcessSearcher:
             yield lambda parameter: params[parameter.name]
 
     def _model_draws(self, number: int) -> Iterator[Draw]:
-        return map(self._encoding.decode, self._candidates(number))
+        with _LIBRARIES.limit(limits=1, user_api="blas"):
+            rows = self._candidates(number)
+        return map(self._encoding.decode, rows)
 
     def _candidates(self, number: int) -> Rows:
         """Return configurations, the one with the greatest expected improvement first.
@@ -221,8 +229,10 @@ class GaussianProcessSearcher:
     def _choose_rungs(self) -> None:
         """Take as rungs the epochs at which most trials stop, and the end; count all trials anew if these change."""
         chosen: list[int] = []
-        for epoch, _ in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
-            if all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen):
+        for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
+            if count >= FEWEST_STOPS and all(
+                max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen
+            ):
                 chosen.append(epoch)
         rungs = (*sorted(chosen[:MOST_RUNGS]), END)
         if rungs == self._rungs:
@@ -241,15 +251,14 @@ class GaussianProcessSearcher:
         """
         known = self._known[place]
         for rung in self._rungs:
-            if rung in known.counted:
-                if known.record.status in LOST and rung > known.record.epoch:
+            if rung not in known.counted:
+                result = self._result(place, rung)
+                if result is None:
                     return
-                continue
-            result = self._result(place, rung)
-            if result is None:
+                known.counted.add(rung)
+                self._results.append(result)
+            if known.record.status in LOST and rung > known.record.epoch:
                 return
-            known.counted.add(rung)
-            self._results.append(result)
 
     def _result(self, place: int, rung: Rung) -> _Result | None:
         """Return what a trial counts as at a rung; None where it does not count there, or not yet."""

@@ -82,11 +82,12 @@ def test_a_rung_is_where_trials_pause_and_all_that_came_there_count() -> None:
     searcher = told(
         [started(0, POINT), *(epoch(0, at, loss=9.0 - at) for at in range(1, 5))],  # goes on
         [started(1, {"x": 0.5, "y": 0.0}), epoch(1, 1, loss=3.0), epoch(1, 2, loss=2.0), pause(1)],
+        [started(2, {"x": 0.9, "y": 0.0}), epoch(2, 1, loss=4.0), epoch(2, 2, loss=3.0), pause(2)],
     )
-    assert counted(searcher) == [(0, 2, 7.0), (1, 2, 2.0)]
+    assert counted(searcher) == [(0, 2, 7.0), (1, 2, 2.0), (2, 2, 3.0)]
     searcher.observe(epoch(0, 5, loss=1.0))
     searcher.observe(ended(0, Status.COMPLETED))
-    assert counted(searcher)[2:] == [(0, END, 1.0)]
+    assert counted(searcher)[3:] == [(0, END, 1.0)]
 
 
 @pytest.mark.parametrize(
