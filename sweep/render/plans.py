@@ -135,7 +135,10 @@ def show_plan(plan: Plan, target: Console) -> None:
     times = [f"{spec.folds} folds"] if spec.folds else []
     times += [f"{spec.repeats} repeats"] if spec.repeats > 1 else []
     repeats = f" ({' and '.join(times)} of each configuration)" if times else ""
+    method, rule = spec.chosen or ("", "")
     lines = {
+        "method": method,
+        "rule": rule,
         "trials": f"{_trials(plan)}{repeats}",
         "constraints": _constraints(plan),
         "epochs": _epochs(plan),
@@ -180,6 +183,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
+        "auto": list(plan.spec.chosen),
         "trials": plan.trials,
         "epochs": plan.epochs,
         "allowed": plan.allowed,

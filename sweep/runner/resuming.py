@@ -106,6 +106,9 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
     before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # that of its folder, which may have been renamed
+    if spec.chosen:  # a sweep keeps to what was chosen when it began
+        keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
+        now |= {key: before[key] for key in keys}
     found = list(differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))

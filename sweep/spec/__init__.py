@@ -13,7 +13,8 @@ from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, choices
 from sweep.space.early_terminate import EarlyTermination, PausingRule, PopulationRules
-from sweep.spec import configurations, parameters, sweep_file, yaml_reader
+from sweep.spec import automatic, configurations, parameters, sweep_file, yaml_reader
+from sweep.spec.automatic import Automatic
 from sweep.spec.blocks import Metric
 from sweep.spec.json_schema import json_schema
 from sweep.spec.parameters import Entry
@@ -99,6 +100,9 @@ class _Resolution:
         self.starts: tuple[Params, ...] = ()
         self.baseline: Params | None = None
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
+        self.automatic = self.choose_method()
+        if self.automatic is not None:
+            self.file = self.file.model_copy(update={"method": self.automatic.method})
 
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
@@ -157,9 +161,23 @@ class _Resolution:
             baseline=self.baseline,
             confirm=file.confirm,
             population=population,
+            chosen=() if self.automatic is None else self.automatic.lines,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
             places=self.places(entries),
+        )
+
+    def choose_method(self) -> Automatic | None:
+        """Return what suits a file that leaves the method to sweep; None for one that names it."""
+        file = self.file
+        if file.method not in (None, "auto") or "method" in self.wrong:
+            return None
+        return automatic.choose(
+            objectives=len(file.metrics or (0,)),
+            epochs=file.epochs,
+            has_rule="early_terminate" in self.document.data,
+            lengths_differ="epochs" in (file.parameters or {}),
+            budget_epochs=file.budget.epochs,
         )
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
@@ -287,7 +305,8 @@ class _Resolution:
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
-            reason = "early_terminate" if file.early_terminate else f"method {file.method}"
+            method = file.method if self.automatic is None else "auto"
+            reason = "early_terminate" if file.early_terminate else f"method {method}"
             if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
@@ -428,7 +447,10 @@ class _Resolution:
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
         before = document.found
-        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
+        if self.automatic is not None and self.automatic.rule is not None:
+            rule = self.automatic.rule
+        else:
+            rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
         if document.found == before and "epochs" not in self.wrong:
             named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)

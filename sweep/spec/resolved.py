@@ -50,6 +50,7 @@ class Spec:
     baseline: Params | None = None
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of methods pbt and pb2
+    chosen: tuple[str, ...] = field(default=(), compare=False)  # by auto: lines on the method and on the rule
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
     places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
