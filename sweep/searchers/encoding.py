@@ -108,12 +108,14 @@ class Encoding:
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
         """Return coordinates: the squared distances of a parameter's coordinates are at most 1."""
-        return np.hstack([axis.coordinates(rows[:, column]) for column, axis in enumerate(self._axes)])
+        blocks = [axis.coordinates(rows[:, column]) for column, axis in enumerate(self._axes)]
+        return np.hstack([np.empty((len(rows), 0)), *blocks])
 
     @property
     def owners(self) -> NDArray[np.intp]:
         """The parameter to which each coordinate belongs, by its column in a row."""
-        return np.repeat(np.arange(self.size), [axis.dimensions for axis in self._axes])
+        dimensions = np.array([axis.dimensions for axis in self._axes], dtype=np.intp)
+        return np.repeat(np.arange(self.size), dimensions)
 
     def log_belief(self, rows: Rows) -> NDArray[np.float64]:
         """Return how much likelier the author takes each row to be the best than another one, as a logarithm."""
