@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -70,8 +69,6 @@ def train(name: str, results: Path) -> None:
     ],
 )
 def test_an_example_trains(name: str, results: Path) -> None:
-    if name == "gp" and find_spec("torch") is None:
-        pytest.skip('gp needs torch: pip install "sweep-keras[gp]"')
     spec = load(FOLDER / f"{name}.yaml", overrides(name), environment={})
     for earlier in spec.warm_start:
         train(earlier, results)

@@ -139,7 +139,10 @@ def show_plan(plan: Plan, target: Console) -> None:
     """Print a plan."""
     spec = plan.spec
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
+    method, rule = spec.chosen or ("", "")
     lines = {
+        "method": method,
+        "rule": rule,
         "trials": f"{_trials(plan)}{_repeats(spec)}",
         "constraints": _constraints(plan),
         "epochs": _epochs(plan),
@@ -201,6 +204,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
+        "auto": list(plan.spec.chosen),
         "trials": plan.trials,
         "epochs": plan.epochs,
         "allowed": plan.allowed,

@@ -146,7 +146,7 @@ def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return means
 
 
-METHODS = tuple(name for name in get_args(Method) if name not in POPULATIONS)
+METHODS = tuple(name for name in get_args(Method) if name not in (*POPULATIONS, "auto"))
 
 
 def build_searcher(
@@ -193,10 +193,14 @@ def _learning(method: str | Factory, space: Space, objectives: tuple[Objective, 
             from sweep.searchers.cmaes_search import CmaesSearcher
 
             return CmaesSearcher(space, objectives, seed)
-        case "gp" | "nsga2":
+        case "gp":
+            from sweep.searchers.gp_search import GaussianProcessSearcher
+
+            return GaussianProcessSearcher(space, objectives, seed)
+        case "nsga2":
             from sweep.searchers.optuna_search import OptunaSearcher
 
-            return OptunaSearcher(method, space, objectives, seed)
+            return OptunaSearcher("nsga2", space, objectives, seed)
         case str():
             raise InputError.one("method", f"unknown method {method!r}", did_you_mean(method, METHODS))
         case own:

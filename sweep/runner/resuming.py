@@ -113,6 +113,9 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
     before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
+    if spec.chosen:  # a sweep keeps to what was chosen when it began
+        keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
+        now |= {key: before[key] for key in keys}
     if not spec.names_first_rung:
         now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
     found = list(differences(before, now))

@@ -6,11 +6,11 @@ The epochs at which each rule acts are in `sweep.space.early_terminate`; the rul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from sweep.space.early_terminate import (
     NoTermination,
     Own,
     Pasha,
+    Rule,
 )
 from sweep.space.objectives import Objective
 
@@ -283,31 +284,34 @@ def _median(means: Ranks) -> float | None:
     return (means.lower + means.upper) / 2
 
 
+SCHEDULERS: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
+    Asha: AshaScheduler,
+    AshaPromotion: PromotionScheduler,
+    FreezeThaw: FreezeThawScheduler,
+    Hyperband: HyperbandScheduler,
+    Median: MedianScheduler,
+    Pasha: PashaScheduler,
+}
+"""The scheduler of each rule, made of the rule, an objective and the epochs of a trial."""
+
+OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
+    Asha: NonDominatedAshaScheduler,
+    AshaPromotion: NonDominatedPromotionScheduler,
+}
+
+
 def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs, judged by an objective and its others.
 
     ``own`` is what the rule of a user's own names.
     """
-    match rule:
-        case Asha() if objective.others:
-            return NonDominatedAshaScheduler(rule, objective, epochs)
-        case AshaPromotion() if objective.others:
-            return NonDominatedPromotionScheduler(rule, objective, epochs)
-        case Own(target):
-            if own is None:
-                raise ValueError(f"{target} is not loaded")
-            return own(objective, epochs)
-        case NoTermination():
-            return NoScheduler()
-        case Hyperband():
-            return HyperbandScheduler(rule, objective, epochs)
-        case Asha():
-            return AshaScheduler(rule, objective, epochs)
-        case Median():
-            return MedianScheduler(rule, objective, epochs)
-        case AshaPromotion():
-            return PromotionScheduler(rule, objective, epochs)
-        case Pasha():
-            return PashaScheduler(rule, objective, epochs)
-        case FreezeThaw():
-            return FreezeThawScheduler(rule, objective, epochs)
+    if isinstance(rule, Own):
+        if own is None:
+            raise ValueError(f"{rule.target} is not loaded")
+        return own(objective, epochs)
+    if isinstance(rule, NoTermination):
+        return NoScheduler()
+    kind = type(rule)
+    if objective.others and kind in OF_SEVERAL_OBJECTIVES:
+        return OF_SEVERAL_OBJECTIVES[kind](rule, objective, epochs)
+    return SCHEDULERS[kind](rule, objective, epochs)

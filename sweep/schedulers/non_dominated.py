@@ -129,13 +129,14 @@ def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
 class NonDominatedPromotionScheduler(PausingScheduler):
     """Trials pause at each rung, and go on while they are among its best 1/eta by non-dominated rank.
 
-    As which trials of a front are among the best changes whenever one is added, no more than 1/eta of the trials that
-    came to a rung ever go on from it.
+    If the rule is capped, as it is by default, no more than 1/eta of the trials that came to a rung ever go on from it:
+    which trials of a front are among the best changes whenever one is added.
     """
 
     def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
-        super().__init__(rule.type, objective, early_terminate.decision_epochs(rule, epochs))
+        super().__init__(rule.type, objective, early_terminate.decision_epochs(rule, epochs), rule.min_completed)
         self._eta = rule.eta
+        self._capped = rule.is_capped(several=True)
         self._orders = {rung: NonDominatedOrder() for rung in self._rungs}
         self._promoted = dict.fromkeys(self._rungs, 0)
         self._last_losses: dict[int, Losses] = {}
@@ -150,7 +151,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         super().observe(event)
 
     def last(self) -> int | None:
-        if self._best is not None:
+        if self._completed >= self._min_completed:
             return None
         for rung in reversed(self._rungs):
             order = self._orders[rung]
@@ -172,7 +173,9 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         order.add(trial, self._last_losses[trial])
         room = parts(len(order), self._eta)
         for one in order.best(room):
-            if self._promoted[epoch] < room and self._waits(one, epoch):
+            if self._capped and self._promoted[epoch] >= room:
+                return
+            if self._waits(one, epoch):
                 del self._paused[one]
                 self._promoted[epoch] += 1
 

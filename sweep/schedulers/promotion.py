@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -38,15 +38,17 @@ class _Pause:
 class PausingScheduler:
     """What the rules have in common: who waits where, and what becomes of all when no trial is left to start.
 
-    Then the best of the highest rung trains on until one has completed, and the others are pruned.
+    Then the best of the highest rung trains on until so many have completed, and the others are pruned.
     """
 
-    def __init__(self, kind: str, objective: Objective, rungs: Sequence[int]) -> None:
+    def __init__(self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1) -> None:
         self._kind, self._objective = kind, objective
+        self._min_completed = min_completed
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # those that are held
         self._lasts: dict[int, float] = {}  # losses of trials that have not ended, at their last epochs
         self._best: float | None = None  # loss of those that completed
+        self._completed = 0
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return tuple(rung for rung in self._rungs if rung < epochs)
@@ -63,6 +65,7 @@ class PausingScheduler:
                 self._paused.pop(trial, None)
                 loss = self._lasts.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
+                    self._completed += 1
                     self._best = loss if self._best is None else min(loss, self._best)
                 self._end(trial)
             case _:
@@ -73,7 +76,7 @@ class PausingScheduler:
         return None if pause is None else pause.why
 
     def last(self) -> int | None:
-        if self._best is not None or not self._paused:
+        if self._completed >= self._min_completed or not self._paused:
             return None
         trial, pause = min(self._paused.items(), key=lambda one: (-one[1].epoch, one[1].loss, one[0]))
         return trial if pause.loss < INFEASIBLE else None
@@ -100,24 +103,32 @@ class PromotionScheduler(PausingScheduler):
     """Asynchronous successive halving that promotes: Li et al., MLSys 2020, algorithm 2.
 
     A trial pauses at each rung, and goes on once it is among the best 1/eta of all that came there, be it at once.
-    Ended trials still count where they came.
+    Ended trials still count where they came. If the rule is capped, it goes on only while fewer trials have gone on
+    from the rung than it has room for.
     """
 
     def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
-        kind = "pasha" if isinstance(rule, Pasha) else "asha_promotion"
-        super().__init__(kind, objective, early_terminate.decision_epochs(rule, epochs))
+        kind, self._capped, min_completed = "pasha", False, 1
+        if isinstance(rule, AshaPromotion):
+            kind, self._capped, min_completed = "asha_promotion", rule.is_capped(several=False), rule.min_completed
+        super().__init__(kind, objective, early_terminate.decision_epochs(rule, epochs), min_completed)
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
+        self._promoted = dict.fromkeys(self._rungs, 0)  # trials that have gone on from each rung
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._scores:
             return
         self._pause(trial, epoch, loss)
         insort(self._scores[epoch], (loss, trial))
-        if self._promotes(epoch):
-            place = bisect_left(self._scores[epoch], (loss, trial))
-            for one in {place, self._room(epoch) - 1}:  # before this one, all that could be were promoted
-                self._promote(epoch, one)
+        if not self._promotes(epoch):
+            return
+        if self._capped:  # there may be room since trials among the best ended
+            places: Iterable[int] = range(self._room(epoch))
+        else:  # before this one, all that could be were promoted
+            places = {bisect_left(self._scores[epoch], (loss, trial)), self._room(epoch) - 1}
+        for place in places:
+            self._promote(epoch, place)
 
     def _promotes(self, epoch: int) -> bool:
         """Return whether trials go on from a rung."""
@@ -129,12 +140,13 @@ class PromotionScheduler(PausingScheduler):
 
     def _promote(self, epoch: int, place: int) -> None:
         """Let the trial at a place in a rung go on, if that is good enough and it waits there."""
-        if not 0 <= place < self._room(epoch):
+        if not 0 <= place < self._room(epoch) or (self._capped and self._promoted[epoch] >= self._room(epoch)):
             return
         _, trial = self._scores[epoch][place]
         pause = self._paused.get(trial)
         if pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE:
             del self._paused[trial]
+            self._promoted[epoch] += 1
 
     def _why(self, pause: _Pause) -> str:
         room = self._room(pause.epoch)

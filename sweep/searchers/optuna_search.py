@@ -1,4 +1,4 @@
-"""Search by Optuna's samplers: tpe, gp and nsga2, every setting that matters given and none left to a default.
+"""Search by Optuna's samplers: tpe and nsga2, every setting that matters given and none left to a default.
 
 One study lives as long as the searcher and is told what has changed since a trial was asked for. It is a function
 of the observed events alone, so that a resumed sweep makes the same one anew; what a sampler asks for is forgotten
@@ -15,7 +15,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -23,11 +22,10 @@ import numpy as np
 import optuna
 from optuna import samplers
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.samplers import BaseSampler, GPSampler
+from optuna.samplers import BaseSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweep.errors import InputError
 from sweep.events import JUDGED, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
 from sweep.searchers.optuna_storage import ToldTrials, quiet
@@ -38,7 +36,6 @@ from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
-from sweep.store.sweep_info import DISTRIBUTION
 
 UNIT = FloatDistribution(0.0, 1.0)
 
@@ -85,7 +82,10 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
     raise TypeError(f"{domain} has no distribution")
 
 
-Method: TypeAlias = Literal["tpe", "gp", "nsga2"]
+Method: TypeAlias = Literal["tpe", "nsga2"]
+
+Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]
+"""What Optuna is told of a trial: its state, its final values, and its metrics by epoch."""
 
 
 def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
@@ -94,10 +94,6 @@ def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, t
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
             return TPESampler(space, seed, trials, multivariate=objectives == 1, group=objectives == 1 and conditional)
-        case "gp":
-            return GPSampler(
-                seed=seed, n_startup_trials=STARTUP, deterministic_objective=False, warn_independent_sampling=False
-            )
         case "nsga2":
             return NSGAIISampler(space, seed)
 
@@ -169,7 +165,6 @@ def common(space: Space) -> dict[str, BaseDistribution]:
 
 
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
-_GP_ATTEMPTS = 2  # each fits the model anew, which takes seconds
 
 
 class OptunaSearcher:
@@ -186,9 +181,6 @@ class OptunaSearcher:
     foresees = False
 
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
-        if method == "gp" and find_spec("torch") is None:
-            what = "gp needs the package torch, which is not installed"
-            raise InputError.one("method", what, f'pip install "{DISTRIBUTION}[gp]", or method: tpe')
         self._method = method
         self._space = space
         self._objectives = objectives
@@ -252,7 +244,7 @@ class OptunaSearcher:
 
     def _sampler_draws(self, number: int) -> Generator[Draw]:
         study, notes = self._study(number), self._storage.notes
-        for _ in range(_GP_ATTEMPTS if self._method == "gp" else _SAMPLER_ATTEMPTS):
+        for _ in range(_SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
                 yield partial(draw, trial)
@@ -323,29 +315,27 @@ class OptunaSearcher:
         is_own = state is TrialState.COMPLETE and values == self._values(record)
         return told, state is TrialState.COMPLETE and not is_own
 
-    def _outcome(
-        self, record: Record, penalties: list[float]
-    ) -> tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]:
+    def _outcome(self, record: Record, penalties: list[float]) -> Outcome:
+        if record.paused or record.status is Status.PRUNED:  # one that pauses may never go on
+            return TrialState.PRUNED, None, record.epochs
         match record.status:
-            case Status.INTERRUPTED if record.paused:  # it may never go on
-                return TrialState.PRUNED, None, record.epochs
             case Status.RUNNING | Status.INTERRUPTED:
                 return TrialState.RUNNING, None, record.epochs
-            case Status.PRUNED:
-                return TrialState.PRUNED, None, record.epochs
             case Status.COMPLETED | Status.INFEASIBLE if values := self._values(record):
                 return self._finished(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
+        return self._imputed(record, penalties)
+
+    def _imputed(self, record: Record, penalties: list[float]) -> Outcome:
+        """Return what a trial without final values counts as."""
         imputed = [objective.imputed(record.epochs.values()) for objective in self._objectives]
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
         told = zip(self._objectives, imputed, penalties, strict=True)
         return TrialState.COMPLETE, [bad if loss is None else one.of_loss(loss) for one, loss, bad in told], {}
 
-    def _finished(
-        self, record: Record, values: list[float]
-    ) -> tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]:
+    def _finished(self, record: Record, values: list[float]) -> Outcome:
         first, violation = self._objectives[0], self._objectives[0].violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs

@@ -108,13 +108,24 @@ class Asha(Rule):
 class AshaPromotion(Rule):
     """Asynchronous successive halving that pauses: trials wait at a rung until they are among its best 1/eta.
 
-    Li et al., MLSys 2020, algorithm 2. The rungs are those of `Asha`.
+    Li et al., MLSys 2020, algorithm 2. The rungs are those of `Asha`. Without the cap, a trial goes on whenever it is
+    among the best 1/``eta``, and a method that learns makes nearly every new trial one of these. With several
+    objectives, which trials of a front are among the best changes whenever one is added, so the cap is the default.
     """
 
     type: ClassVar = "asha_promotion"
     min_iter: int = _first()
     max_iter: int | None = _key(None, "No rung after this epoch; the trials' epochs by default.", 1)
     eta: float = _eta()
+    capped: bool | None = _key(
+        None,
+        "No more than 1/eta of the trials that came to a rung ever go on from it; by default with several metrics.",
+    )
+    min_completed: int = _key(1, "Trials that train to the end at least, once no other is left to start.", 1)
+
+    def is_capped(self, *, several: bool) -> bool:
+        """Return whether the rule is capped in a sweep with one objective, or with several."""
+        return several if self.capped is None else self.capped
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from sweep.space.early_terminate import (
     default_first_rung,
     earliest_ranking_epoch,
 )
-from sweep.spec import configurations, parameters, sweep_file, yaml_reader
+from sweep.spec import automatic, configurations, parameters, sweep_file, yaml_reader
+from sweep.spec.automatic import Automatic
 from sweep.spec.blocks import Metric
 from sweep.spec.json_schema import json_schema
 from sweep.spec.parameters import Entry
@@ -114,6 +115,9 @@ class _Resolution:
         self.starts: tuple[Params, ...] = ()
         self.baseline: Params | None = None
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
+        self.automatic = self.choose_method()
+        if self.automatic is not None:
+            self.file = self.file.model_copy(update={"method": self.automatic.method})
 
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
@@ -123,6 +127,7 @@ class _Resolution:
         name = self.name()
         metrics = self.metrics()
         self.check_held_out(metrics)
+        self.check_exclusive_settings()
         self.check_workers()
         self.check_reduction()
         before = document.found
@@ -173,9 +178,23 @@ class _Resolution:
             confirm=file.confirm,
             population=population,
             names_first_rung=self.names_first_rung,
+            chosen=() if self.automatic is None else self.automatic.lines,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
             places=self.places(entries),
+        )
+
+    def choose_method(self) -> Automatic | None:
+        """Return what suits a file that leaves the method to sweep; None for one that names it."""
+        file = self.file
+        if file.method not in (None, "auto") or "method" in self.wrong:
+            return None
+        return automatic.choose(
+            objectives=len(file.metrics or (0,)),
+            epochs=file.epochs,
+            has_rule="early_terminate" in self.document.data,
+            lengths_differ="epochs" in (file.parameters or {}),
+            budget_epochs=file.budget.epochs,
         )
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
@@ -303,13 +322,14 @@ class _Resolution:
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
-            reason = "early_terminate" if file.early_terminate else f"method {file.method}"
+            method = file.method if self.automatic is None else "auto"
+            reason = "early_terminate" if file.early_terminate else f"method {method}"
             if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
-    def check_workers(self) -> None:
-        """Note settings that exclude each other, and settings that a trial with several workers cannot have."""
+    def check_exclusive_settings(self) -> None:
+        """Note settings that exclude each other, however many workers a trial has."""
         training, resources = self.file.training, self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
@@ -324,6 +344,10 @@ class _Resolution:
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
+
+    def check_workers(self) -> None:
+        """Note settings that a trial with several workers cannot have."""
+        training, resources = self.file.training, self.file.resources
         if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
@@ -448,9 +472,11 @@ class _Resolution:
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
         before = document.found
-        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
+        chosen = None if self.automatic is None else self.automatic.rule
+        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document) if chosen is None else chosen
         epochs = self.most_epochs(entries)
-        rule = self.with_first_rung(rule, epochs)
+        if chosen is None:  # a rule that auto chose says where it begins
+            rule = self.with_first_rung(rule, epochs)
         if document.found == before and "epochs" not in self.wrong:
             named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)

@@ -54,6 +54,7 @@ class Spec:
     confirm: Confirm | None = None
     population: PopulationRules | None = None  # of methods pbt and pb2
     names_first_rung: bool = field(default=True, compare=False)  # whether the file has early_terminate.min_iter
+    chosen: tuple[str, ...] = field(default=(), compare=False)  # lines on the method and the rule that auto chose
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's keys without effect, for one note
     notes: tuple[str, ...] = field(default=(), compare=False)  # about settings that are valid but probably not intended
     # ``file:line: path`` of parameters and values, by name or path

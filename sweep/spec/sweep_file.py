@@ -107,7 +107,7 @@ class PopulationBlock(Block):
     )
 
 
-Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt", "pb2"]
+Method: TypeAlias = Literal["auto", "grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt", "pb2"]
 
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
@@ -146,7 +146,7 @@ Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, exampl
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
-BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
+BELIEVING = ("tpe", "random", "gp", "bayes", "pbt", "pb2")
 """Methods that use a `prior`."""
 
 BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
@@ -169,10 +169,10 @@ NOT_WITH_A_POPULATION = {
 
 def learns(method: str | None) -> bool:
     """Return whether a method's suggestions depend on results; a searcher of the user's own counts as such."""
-    return method in ("tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
+    return method in ("auto", "tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
 
 
-REQUIRED = ("trainable", "method", "parameters")
+REQUIRED = ("trainable", "parameters")
 SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
 """Keys of W&B files for W&B's server only; accepted and ignored."""
 
@@ -192,7 +192,9 @@ class SweepFile(Block):
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")
     method: Method | OwnPart | None = Field(
-        None, description="How configurations are chosen; bayes is tpe, module:Name a searcher of your own."
+        None,
+        description="How configurations are chosen; auto, the default, chooses the method and the rule; bayes is tpe, "
+        "module:Name a searcher of your own.",
     )
     population: PopulationBlock | None = Field(
         None,
@@ -202,8 +204,8 @@ class SweepFile(Block):
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
     prior: Prior | None = Field(
         None,
-        description="Where you believe the best is, for tpe and random: a value, or {value: 1e-3, confidence: low}, "
-        "which is medium if left out, or high.",
+        description="Where you believe the best is, for gp, tpe and random: a value, or {value: 1e-3, confidence: "
+        "low}, which is medium if left out, or high.",
     )
     baseline: Baseline | None = Field(
         None, description="The author's own configuration: trained with the same seeds, what the search has to beat."

@@ -344,7 +344,7 @@ def compare_fronts(
 
 
 def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """The p-value of the second being better than the first in all objectives; 1 where it is not by its means."""
+    """Return the p-value of the second being better than the first in all objectives; 1 if it is not by its means."""
     values = [differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0

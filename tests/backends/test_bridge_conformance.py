@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -53,8 +52,6 @@ TOLD = {
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str, rule: str) -> None:
-    if method == "gp" and find_spec("torch") is None:
-        pytest.skip("gp needs torch")
     count = ", count: 5" if method == "grid" else ""
     spec = parse(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
     job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize"))

@@ -176,3 +176,31 @@ def test_the_share_bounds_what_is_trained_on_while_new_ones_start() -> None:
                     thawed += scheduler._next[before] - before
                     scheduler.observe(report(one, scheduler._next[before], constant(one, 0) - before / 1000))
         assert fewest <= thawed <= most
+
+
+def improving(trial: int, epoch: int) -> float:
+    """Losses of a method that learns: each trial is better than all before it."""
+    return float(-trial)
+
+
+@pytest.mark.parametrize("value", [constant, crossing, improving])
+def test_no_more_than_a_third_goes_on_from_a_rung_if_the_rule_is_capped(value: Callable[[int, int], float]) -> None:
+    uncapped, capped = (epochs_of(AshaPromotion(capped=is_capped), value).values() for is_capped in (False, True))
+    came = [sum(epoch >= rung for epoch in capped) for rung in (1, 3, 9)]
+    assert came[0] == 60
+    assert came[1] == 20  # as many as there is room for, where the losses do not get worse
+    assert came[2] <= came[1] // 3
+    assert sum(capped) <= sum(uncapped)
+
+
+def test_without_a_cap_nearly_all_trials_that_get_better_go_on() -> None:
+    assert sum(epoch >= 3 for epoch in epochs_of(AshaPromotion(), improving).values()) > 50
+
+
+@pytest.mark.parametrize(("trials", "least", "completed"), [(9, 1, 1), (9, 3, 3), (2, 3, 2)])
+def test_so_many_trials_train_to_the_end(trials: int, least: int, completed: int) -> None:
+    rule = AshaPromotion(capped=True, min_completed=least)
+    log = search(PromotionScheduler(rule, LOSS, 27), trials, constant)
+    ends = [event.status for event in log if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED]
+    assert ends.count(Status.COMPLETED) == completed
+    assert len(ends) == trials

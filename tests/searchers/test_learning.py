@@ -26,7 +26,7 @@ from sweep.store.ledger import ended
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("c", Categorical(("a", "b")))))
-LEARNING = ["tpe", "cmaes", "nsga2"]
+LEARNING = ["tpe", "gp", "cmaes", "nsga2"]
 
 
 def distance(params: Params) -> float:
@@ -50,7 +50,9 @@ def mean_distance(searcher: Searcher, trials: int) -> float:
     return fmean(distance(event.params) for event in log if isinstance(event, TrialStarted))
 
 
-@pytest.mark.parametrize(("method", "trials", "share"), [("tpe", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)])
+@pytest.mark.parametrize(
+    ("method", "trials", "share"), [("tpe", 60, 0.5), ("gp", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)]
+)
 def test_a_sweep_that_learned_begins_nearer_to_the_optimum(method: str, trials: int, share: float) -> None:
     past = random_sweep(trials)
     cold, warm = (build_searcher(method, PLANE, LOSS, 0) for _ in range(2))
@@ -201,7 +203,7 @@ def half(number: int, params: Params) -> list[Event]:
     return [start, reported, structs.replace(end, status=status)]
 
 
-@pytest.mark.parametrize(("method", "trials"), [("tpe", 40), ("cmaes", 60), ("nsga2", 250)])
+@pytest.mark.parametrize(("method", "trials"), [("tpe", 40), ("gp", 30), ("cmaes", 60), ("nsga2", 250)])
 def test_who_learns_stays_where_constraints_over_metrics_hold(method: str, trials: int) -> None:
     log = drive(build_searcher(method, PLANE, HALF, 0), trials, half)
     xs = [event.params["x"] for event in log if isinstance(event, TrialStarted)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from importlib.util import find_spec
 from statistics import fmean
 
 import optuna
@@ -13,7 +12,6 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.conformance.searchers import drive, ended, epoch, started, trial
-from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.searchers.optuna_search import Method, OptunaSearcher, common
@@ -167,12 +165,6 @@ def test_two_objectives(method: str) -> None:
     told = [one for one in study.trials if one.number % 3 < 2]
     assert all(one.values == [one.params["x"], one.params["y"]] for one in told)
     assert {one.number % 3 for one in study.best_trials} <= {0, 1}
-
-
-@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
-def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(InputError, match=r'gp needs the package torch.*pip install "sweep-keras\[gp\]"'):
-        build_searcher("gp", SPACE, LOSS, 0)
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2"])

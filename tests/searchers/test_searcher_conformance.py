@@ -20,7 +20,7 @@ from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 
-METHODS = [m for m in ALL_METHODS if m not in ("bayes", "gp")]  # gp takes minutes: test_gp.py
+METHODS = [m for m in ALL_METHODS if m != "bayes"]
 every_method = pytest.mark.parametrize("method", METHODS)
 every_drawing_method = pytest.mark.parametrize("method", [m for m in METHODS if m != "grid"])
 

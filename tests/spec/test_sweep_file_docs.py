@@ -56,7 +56,7 @@ def test_the_keys_inside_are_those_of_the_models() -> None:
 
 
 def test_the_methods_are_those_of_the_parser() -> None:
-    assert [names(method)[0] for method, _ in table("method")] == [*METHODS, *sweep_file.POPULATIONS]
+    assert [names(method)[0] for method, _ in table("method")] == ["auto", *METHODS, *sweep_file.POPULATIONS]
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:

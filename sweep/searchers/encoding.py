@@ -1,0 +1,221 @@
+"""The points of a space as rows of numbers, for models that measure how far two configurations are apart.
+
+A row has a number from 0 to 1 for each parameter that has several values, on the scale on which it is drawn, and NaN
+for one that does not apply. `Encoding.features` turns rows into coordinates, in which two configurations differ in each
+parameter by at most 1: numbers by their distance, choices by 1 or not at all, and a parameter that applies to one of
+them alone by 1.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.events import Params, Value, is_number
+from sweep.searchers.points import Draw
+from sweep.space import Parameter, Space
+from sweep.space.domains import Categorical, choices, is_log, key
+from sweep.space.draws import from_unit, to_unit
+
+Rows: TypeAlias = NDArray[np.float64]
+"""One row for each configuration, one column for each parameter; NaN where the parameter does not apply."""
+
+ARC = math.pi / 3
+"""A number that not every trial has lies on an arc of this angle around the place of those without it.
+
+Its ends are then as far from each other as each is from the absent: the kernel of Hutter and Osborne (2013), "A kernel
+for hierarchical parameter spaces", with one angle.
+"""
+BELIEF_POINTS = 129  # at which the density of a belief is tabulated
+
+
+class Encoding:
+    """Encodes the points of one space, and decodes rows."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        varying = [one for one in space.parameters if one.drawn and len(choices(one.domain) or (0, 1)) > 1]
+        self._axes = tuple(_Axis.of(parameter) for parameter in varying)
+        self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
+        self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
+        """Whether all rows are configurations; else each must be looked at, which takes a tenth of a millisecond."""
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return len(self._axes)
+
+    def encode(self, params: Params) -> NDArray[np.float64]:
+        """Return the row of a configuration."""
+        row = [axis.unit(params[axis.name]) if axis.name in params else math.nan for axis in self._axes]
+        return np.array(row, dtype=np.float64)
+
+    def encode_all(self, configurations: Sequence[Params]) -> Rows:
+        """Return the rows of several configurations."""
+        return np.array([self.encode(params) for params in configurations]).reshape(-1, self.size)
+
+    def decode(self, row: NDArray[np.float64]) -> Draw:
+        """Return the choice of each parameter's value that leads to the configuration of a row."""
+        units = row.tolist()
+
+        def draw(parameter: Parameter) -> Value:
+            column = self._columns.get(parameter.name)
+            if column is None:  # it has one value
+                return from_unit(parameter.domain, 0.0)
+            return self._axes[column].value(units[column])
+
+        return draw
+
+    def admit(self, rows: Rows) -> Rows:
+        """Return the rows of configurations that can be trained, for rows of any numbers from 0 to 1.
+
+        Numbers move to the nearest value that there is, parameters that do not apply become NaN, and configurations
+        that violate a constraint are left out.
+        """
+        snapped = np.column_stack([axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)])
+        if self.is_plain:
+            return snapped
+        allowed = np.zeros(len(rows), dtype=bool)
+        for place, row in enumerate(snapped):
+            params = self._space.feasible(self.decode(row))
+            if params is not None:
+                allowed[place] = True
+                row[[axis.name not in params for axis in self._axes]] = math.nan
+        return snapped[allowed]
+
+    def move(self, rows: Rows, scale: float, rng: np.random.Generator) -> Rows:
+        """Return a neighbor of each row, not yet admitted: some of its numbers move, some of its choices change.
+
+        A number moves by about ``scale``, and by about one of its values at least. One parameter changes surely, each
+        other number with a chance of a half, each other choice with one of a fifth. Parameters that do not apply get a
+        number, in case they do after the move.
+        """
+        fresh = rng.random(rows.shape)
+        centers = np.where(np.isnan(rows), fresh, rows)
+        unordered = np.array([axis.is_choice for axis in self._axes])
+        steps = np.maximum(scale, [axis.step for axis in self._axes])
+        moved = np.abs(centers + rng.normal(size=rows.shape) * steps)
+        moved = np.clip(np.where(moved > 1, 2 - moved, moved), 0.0, 1.0)
+        changes = rng.random(rows.shape) < np.where(unordered, 0.2, 0.5)
+        changes[np.arange(len(rows)), rng.integers(self.size, size=len(rows))] = True
+        return np.where(changes, np.where(unordered, fresh, moved), centers)
+
+    def features(self, rows: Rows) -> NDArray[np.float64]:
+        """Return coordinates: the squared distances of a parameter's coordinates are at most 1."""
+        blocks = [axis.coordinates(rows[:, column]) for column, axis in enumerate(self._axes)]
+        return np.hstack([np.empty((len(rows), 0)), *blocks])
+
+    @property
+    def owners(self) -> NDArray[np.intp]:
+        """The parameter to which each coordinate belongs, by its column in a row."""
+        dimensions = np.array([axis.dimensions for axis in self._axes], dtype=np.intp)
+        return np.repeat(np.arange(self.size), dimensions)
+
+    def log_belief(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how much likelier the author takes each row to be the best than another one, as a logarithm."""
+        return np.array(sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One parameter: its values as numbers from 0 to 1, if they can be listed, and what is believed of them."""
+
+    parameter: Parameter
+    values: tuple[Value, ...] | None  # None for a continuum
+    units: NDArray[np.float64]  # of the values, ascending; of a belief, where its density is known
+    beliefs: NDArray[np.float64]  # log density at each of the units; empty without a belief
+    middles: list[float]  # between neighboring units
+
+    @classmethod
+    def of(cls, parameter: Parameter) -> _Axis:
+        values = choices(parameter.domain)
+        if values is None:
+            units = np.linspace(0.0, 1.0, BELIEF_POINTS)
+        elif isinstance(parameter.domain, Categorical):
+            values, units = _spread(values)
+        else:
+            units = np.array([to_unit(parameter.domain, value) for value in values])
+        middles = ((units[1:] + units[:-1]) / 2).tolist()
+        if parameter.belief is None:
+            return cls(parameter, values, units, np.empty(0), middles)
+        known = [from_unit(parameter.domain, float(unit)) for unit in units] if values is None else values
+        beliefs = np.array([parameter.belief.log_density(parameter.domain, value) for value in known])
+        return cls(parameter, values, units, beliefs, middles)
+
+    @property
+    def name(self) -> str:
+        return self.parameter.name
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether its values have no order."""
+        return isinstance(self.parameter.domain, Categorical) and not _are_ordered(self.values or ())
+
+    @property
+    def step(self) -> float:
+        """The distance of neighboring values; 0 for a continuum."""
+        return 0.0 if self.values is None or len(self.values) < 2 else 1.0 / len(self.values)
+
+    @property
+    def dimensions(self) -> int:
+        """The number of its coordinates."""
+        if self.is_choice:
+            return len(self.values or ()) + 1
+        return 1 if self.parameter.when is None else 2
+
+    def unit(self, value: Value) -> float:
+        if self.values is None or not isinstance(self.parameter.domain, Categorical):
+            return to_unit(self.parameter.domain, value)
+        return float(self.units[[key(one) for one in self.values].index(key(value))])
+
+    def value(self, unit: float) -> Value:
+        if self.values is None:
+            return from_unit(self.parameter.domain, unit)
+        return self.values[bisect_right(self.middles, unit)]
+
+    def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the nearest values that there are, as numbers from 0 to 1."""
+        return numbers if self.values is None else self.units[self._places(numbers)]
+
+    def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        absent = np.isnan(numbers)
+        if self.is_choice:
+            place = np.where(absent, len(self.units), self._places(np.where(absent, 0.0, numbers)))
+            return np.eye(self.dimensions)[place] * math.sqrt(0.5)
+        if self.dimensions == 1:
+            return numbers[:, None]
+        on_arc = np.column_stack([np.sin(ARC * numbers), np.cos(ARC * numbers)])
+        return np.where(absent[:, None], 0.0, on_arc)
+
+    def log_belief(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not len(self.beliefs):
+            return np.zeros(len(numbers))
+        known = np.interp(np.where(np.isnan(numbers), 0.0, numbers), self.units, self.beliefs)
+        return np.where(np.isnan(numbers), 0.0, known)
+
+    def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the place of the value nearest to each number."""
+        return np.searchsorted(self.middles, numbers, side="right")
+
+
+def _are_ordered(values: Sequence[Value]) -> bool:
+    """Return whether a list has three numbers or more, and no others: then a model takes them for points of a line."""
+    numbers = [float(value) for value in values if is_number(value)]
+    return 2 < len(values) == len(set(numbers))
+
+
+def _spread(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
+    """Return the values of a list and their units: numbers in their order on their scale, others evenly."""
+    if not _are_ordered(values):
+        return tuple(values), (np.arange(len(values)) + 0.5) / len(values)
+    ordered = sorted(value for value in values if isinstance(value, int | float))
+    scale = np.array(ordered, dtype=np.float64)
+    if is_log(None, ordered):
+        scale = np.log(scale)
+    return tuple(ordered), (scale - scale[0]) / (scale[-1] - scale[0])

@@ -1,0 +1,143 @@
+"""A Gaussian process with a Matern 5/2 kernel, in NumPy and SciPy.
+
+Its parameters, a scale of each hyperparameter, the noise and the signal, are the most probable ones under log-normal
+priors. They are found from two fixed starts, so that the same data give the same process.
+
+Rasmussen and Williams (2006), "Gaussian Processes for Machine Learning", chapters 2 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+Array: TypeAlias = NDArray[np.float64]
+
+ROOT5 = math.sqrt(5.0)
+JITTER = 1e-6
+FLAT = 1e10  # what the fit takes for the loss of parameters with which the kernel cannot be inverted
+FIT_STEPS = 40
+
+
+def matern(squares: Array) -> Array:
+    """Return the kernel of signal 1 for squared distances."""
+    distances = ROOT5 * np.sqrt(squares)
+    return np.asarray((1.0 + distances + (5.0 / 3.0) * squares) * np.exp(-distances))
+
+
+def matern_slope(squares: Array) -> Array:
+    """Return by what to multiply a hyperparameter's part of the squares for the derivative by the log of its scale."""
+    distances = ROOT5 * np.sqrt(squares)
+    return np.asarray((5.0 / 3.0) * (1.0 + distances) * np.exp(-distances))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameters:
+    """The logarithms of what the kernel is made of."""
+
+    scales: Array  # one of each hyperparameter: the distance over which it changes the value
+    noise: float  # variance
+    signal: float  # variance
+
+    @classmethod
+    def expected(cls, size: int) -> KernelParameters:
+        """Return the middle of the priors: scales that grow with the root of the dimension, hardly any noise."""
+        return cls(np.full(size, math.log(0.4 * math.sqrt(size))), math.log(1e-3), 0.0)
+
+    @classmethod
+    def of_vector(cls, vector: Array) -> KernelParameters:
+        return cls(vector[:-2], float(vector[-2]), float(vector[-1]))
+
+    def vector(self) -> Array:
+        return np.array([*self.scales, self.noise, self.signal])
+
+
+class GaussianProcess:
+    """What is known of a function from values at some points, which have mean 0 and deviation 1.
+
+    ``features`` are the coordinates of the points, ``owners`` the hyperparameter to which each coordinate belongs.
+    """
+
+    def __init__(self, parameters: KernelParameters, owners: NDArray[np.intp], features: Array, values: Array) -> None:
+        self._parameters, self._owners = parameters, owners
+        self._features, self._values = features, values
+        self._signal = math.exp(parameters.signal)
+        matrix = self._covariance(features)
+        matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
+        self._factor: Array = cholesky(matrix, lower=True)
+        self._weights: Array = cho_solve((self._factor, True), values)
+
+    def predict(self, features: Array) -> tuple[Array, Array]:
+        """Return the function's mean and deviation at points; the noise is no part of it."""
+        covariance = self._covariance(features)
+        explained = solve_triangular(self._factor, covariance, lower=True)
+        variance = self._signal - (explained**2).sum(axis=0)
+        return covariance.T @ self._weights, np.sqrt(np.maximum(variance, 1e-10))
+
+    def believing(self, features: Array) -> GaussianProcess:
+        """Return a process that takes its own means at points for values: it is surer there, and no wiser."""
+        if not len(features):
+            return self
+        values = np.concatenate([self._values, self.predict(features)[0]])
+        return GaussianProcess(self._parameters, self._owners, np.vstack([self._features, features]), values)
+
+    def _covariance(self, features: Array) -> Array:
+        """Return the covariance of each known point with each of these."""
+        scales = np.exp(self._parameters.scales)[self._owners]
+        return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
+
+
+def fit(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
+    """Return the most probable parameters for values at points, which have mean 0 and deviation 1."""
+    size = int(owners.max()) + 1
+    loss = _Loss(owners, features, values)
+    smooth = loss.center
+    rough = smooth.copy()
+    rough[:size] -= 1.0
+    rough[size] = math.log(0.1)
+    bounds = [(-3.0, 4.0)] * size + [(math.log(1e-6), 0.5), (-4.0, 3.0)]
+    ends = [
+        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FIT_STEPS})
+        for start in (smooth, rough)
+    ]
+    best = min(ends, key=lambda end: float(end.fun))
+    return KernelParameters.of_vector(best.x)
+
+
+class _Loss:
+    """The negative logarithm of how probable parameters are, as a vector, and its gradient."""
+
+    def __init__(self, owners: NDArray[np.intp], features: Array, values: Array) -> None:
+        self._values = values
+        self._size = size = int(owners.max()) + 1
+        self._identity = np.eye(len(values))
+        columns = [features[:, owners == one] for one in range(size)]
+        self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
+        self.center = KernelParameters.expected(size).vector()
+        self._spread = np.array([1.0] * size + [2.0, 1.0])
+
+    def __call__(self, vector: Array) -> tuple[float, Array]:
+        size, values = self._size, self._values
+        precisions, noise, signal = np.exp(-2.0 * vector[:size]), math.exp(vector[-2]), math.exp(vector[-1])
+        squares = np.tensordot(precisions, self._squares, 1)
+        kernel = signal * matern(squares)
+        try:
+            factor = cholesky(kernel + (noise + JITTER) * self._identity, lower=True)
+        except LinAlgError:
+            return FLAT, np.zeros_like(vector)
+        weights = cho_solve((factor, True), values)
+        off_center = (vector - self.center) / self._spread
+        misfit = 0.5 * values @ weights + np.log(np.diag(factor)).sum()
+        # The derivative of the misfit by the kernel's entries, with the sign changed and times two.
+        pull = np.outer(weights, weights) - cho_solve((factor, True), self._identity)
+        slopes = pull * (signal * matern_slope(squares))
+        by_scale = np.tensordot(self._squares, slopes, 2) * precisions
+        gradient = -0.5 * np.array([*by_scale, noise * np.trace(pull), np.vdot(pull, kernel)])
+        return float(misfit + 0.5 * off_center @ off_center), gradient + off_center / self._spread

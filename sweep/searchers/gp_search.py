@@ -1,0 +1,283 @@
+"""Search by a model of learning curves: Gaussian processes that say where a new configuration is worth a training.
+
+A trial counts at each rung that it has reached: an epoch at which trials of this sweep stop or pause, or their end.
+Nothing is said to the searcher of the rule that stops them; the rungs are those that the events show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from sweep.errors import InputError
+from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
+from sweep.searchers.curve_model import CurveModel, Results, fit_rungs
+from sweep.searchers.encoding import Encoding, Rows
+from sweep.searchers.gaussian_process import KernelParameters
+from sweep.searchers.points import Draw, first_new, independent_draws, random_search, sobol_search, uniform_numbers
+from sweep.space import Space
+from sweep.space.domains import contains, key
+from sweep.space.objectives import Objective
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started, TrialState
+
+FEWEST_STARTS = 4
+MOST_RUNGS = 5
+FEWEST_STOPS = 2
+"""Trials that stop or pause at an epoch for it to be a rung."""
+RUNG_DISTANCE = 1.5
+"""The factor by which rungs differ at least: of epochs that are nearer, the one at which more trials stopped."""
+REFIT_SHARE = 5
+"""The kernel's parameters are found anew after this part of the results has come."""
+CANDIDATES = 512
+NEIGHBORS = 40  # of each of the best candidates
+BETA = 10.0
+"""After how many results the author's beliefs count as much as the model does: piBO (Hvarfner et al., ICLR 2022)."""
+
+_LIBRARIES = ThreadpoolController()
+"""Matrices this small are computed faster by one thread, and to the same bits whatever the number of cores."""
+
+END = math.inf
+"""The rung of trials that have trained whole, whatever their last epoch."""
+
+Rung: TypeAlias = float
+"""An epoch, or `END`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a trial reached at a rung."""
+
+    place: int
+    rung: Rung
+    loss: float  # infinite where the trial came to nothing
+    violation: float
+
+
+@dataclass(slots=True)
+class _Known:
+    """A trial that the model knows, of this sweep or of an earlier one."""
+
+    record: TrialState
+    counted: set[Rung] = field(default_factory=set)  # rungs at which it has a result
+
+
+class GaussianProcessSearcher:
+    """Suggests the configuration with the greatest expected improvement under `CurveModel`.
+
+    The first suggestions are points of a Sobol sequence, or drawn from the author's beliefs. Pruned trials, trials that
+    pause and running ones count with what they reached at each rung. Trials that diverged or ran out of memory are as
+    bad as the worst at the first rung that they did not reach, failed ones count by the objective's ``impute`` alone.
+    Running trials are taken to come out as predicted, so that workers that ask at once get different suggestions.
+    """
+
+    foresees = False
+
+    def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0) -> None:
+        if len(objectives) > 1:
+            raise InputError.one("method", "gp optimizes one objective only", "method: tpe, or nsga2")
+        self._space, self._objective, self._seed = space, objectives[0], seed
+        self._encoding = Encoding(space)
+        self._owners = self._encoding.owners
+        self._starts = max(FEWEST_STARTS, self._encoding.size + 1, starts)
+        self._design = random_search(space, seed) if space.has_beliefs else sobol_search(space, seed)
+        self._ledger = Ledger()
+        self._tried: set[str] = set()
+        self._known: list[_Known] = []  # those of earlier sweeps come first
+        self._places: dict[int, int] = {}  # of our trials among the known ones
+        self._features: list[NDArray[np.float64]] = []
+        self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
+        self._rungs: tuple[Rung, ...] = (END,)
+        self._results: list[_Result] = []  # in the order in which they came
+        self._fit: tuple[int, list[KernelParameters]] = (0, [])  # of so many results; forgotten with other rungs
+
+    def learn(self, past: Iterable[TrialState]) -> int:
+        before = len(self._known)
+        for record in past:
+            params = self._space.adopt(record.params)
+            if params is None or (record.status in JUDGED and self._objective.loss(record.last) is None):
+                continue
+            self._add(params, record)
+            self._note_stop(record)
+        self._choose_rungs()
+        return len(self._known) - before
+
+    def suggest(self, number: int) -> Params | None:
+        if number in self._ledger.trials:
+            return self._ledger.trials[number].params
+        rest = independent_draws(self._space, self._seed, number)
+        draws = self._first_draws(number) if self._starting else self._model_draws(number)
+        return first_new(self._space, chain(draws, rest), self._tried, uniform_numbers(self._seed, number), walk=False)
+
+    def observe(self, event: Event) -> None:
+        match self._ledger.observe(event):
+            case Started(trial):
+                self._tried.add(key(trial.params))
+                if self._belongs(trial.params):
+                    self._places[trial.number] = len(self._known)
+                    self._add(trial.params, trial)
+            case Reported(trial) if trial.number in self._places:
+                self._count(self._places[trial.number])
+            case Interrupted(trial) | Ended(trial) if trial.number in self._places:
+                if self._note_stop(trial):
+                    self._choose_rungs()
+                self._count(self._places[trial.number])
+            case _:
+                pass
+
+    @property
+    def _starting(self) -> bool:
+        """Whether too little is known for a model."""
+        return len(self._results) < self._starts or not self._encoding.size
+
+    def _first_draws(self, number: int) -> Iterator[Draw]:
+        params = self._design.suggest(number)
+        if params is not None:
+            yield lambda parameter: params[parameter.name]
+
+    def _model_draws(self, number: int) -> Iterator[Draw]:
+        with _LIBRARIES.limit(limits=1, user_api="blas"):
+            rows = self._candidates(number)
+        return map(self._encoding.decode, rows)
+
+    def _candidates(self, number: int) -> Rows:
+        """Return configurations, the one with the greatest expected improvement first.
+
+        They are searched at random and around the best trials, then around the best of these, closer and closer.
+        """
+        encoding, model = self._encoding, self._model()
+        rng = np.random.default_rng([self._seed, number])
+        count = len(self._results)
+
+        def gains(rows: Rows) -> NDArray[np.float64]:
+            return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
+
+        share = 1 if encoding.is_plain else 4
+        candidates, neighbors = CANDIDATES // share, NEIGHBORS // share
+        best = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
+        around = encoding.move(np.repeat(best, neighbors, axis=0), 0.1, rng)
+        rows = encoding.admit(np.vstack([rng.random((candidates, encoding.size)), around]))
+        values = gains(rows)
+        for scale in (0.1, 0.03, 0.01):
+            centers = rows[np.argsort(-values, kind="stable")[:6]]
+            more = encoding.admit(encoding.move(np.repeat(centers, neighbors, axis=0), scale, rng))
+            rows, values = np.vstack([rows, more]), np.concatenate([values, gains(more)])
+        return rows[np.argsort(-values, kind="stable")]
+
+    def _model(self) -> CurveModel:
+        features = np.array(self._features)
+        count = len(self._results)
+        count -= count % max(1, count // REFIT_SHARE)
+        if self._fit[0] != count:
+            earlier = self._by_rung(self._results[:count])
+            self._fit = count, fit_rungs(earlier, features, self._owners)
+        results = self._by_rung(self._results)
+        return CurveModel(results, self._pending(), features, self._owners, self._fit[1])
+
+    def _by_rung(self, results: Iterable[_Result]) -> list[Results]:
+        """Return the results of each rung, up to the last one that has any."""
+        found: dict[Rung, list[_Result]] = {rung: [] for rung in self._rungs}
+        for result in results:
+            found[result.rung].append(result)
+        return [
+            Results(
+                tuple(one.place for one in several),
+                np.array([one.loss for one in several]),
+                np.array([one.violation for one in several]),
+            )
+            for several in found.values()
+            if several
+        ]
+
+    def _pending(self) -> list[list[int]]:
+        """Return for each rung the running trials that reach it next."""
+        pending: dict[Rung, list[int]] = {rung: [] for rung in self._rungs}
+        for number, place in self._places.items():
+            if self._ledger.trials[number].status is Status.RUNNING:
+                following = next((rung for rung in self._rungs if rung not in self._known[place].counted), None)
+                if following is not None:
+                    pending[following].append(place)
+        return list(pending.values())
+
+    def _add(self, params: Params, record: TrialState) -> None:
+        self._known.append(_Known(record))
+        self._features.append(self._encoding.features(self._encoding.encode(params)[None])[0])
+        self._count(len(self._known) - 1)
+
+    def _belongs(self, params: Params) -> bool:
+        """Return whether a trial has a place in this space: an older one may be of another."""
+        return all(
+            contains(one.domain, params[one.name]) if one.name in params else one.when is not None
+            for one in self._space.parameters
+            if one.drawn
+        )
+
+    def _note_stop(self, record: TrialState) -> bool:
+        """Count where a trial stopped early or pauses; return whether it did."""
+        stopped = record.paused or record.status is Status.PRUNED
+        if stopped and record.epoch:
+            self._stops[record.epoch] += 1
+        return stopped
+
+    def _choose_rungs(self) -> None:
+        """Take as rungs the epochs at which most trials stop, and the end; count all trials anew if these change."""
+        chosen: list[int] = []
+        for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
+            if count >= FEWEST_STOPS and all(
+                max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen
+            ):
+                chosen.append(epoch)
+        rungs = (*sorted(chosen[:MOST_RUNGS]), END)
+        if rungs == self._rungs:
+            return
+        self._rungs = rungs
+        self._results.clear()
+        self._fit = (0, [])
+        for place, known in enumerate(self._known):
+            known.counted.clear()
+            self._count(place)
+
+    def _count(self, place: int) -> None:
+        """Note what a trial has reached at the rungs at which nothing is noted of it yet.
+
+        One that came to nothing has a result at the first rung that it did not reach.
+        """
+        known = self._known[place]
+        for rung in self._rungs:
+            if rung not in known.counted:
+                result = self._result(place, rung)
+                if result is None:
+                    return
+                known.counted.add(rung)
+                self._results.append(result)
+            if known.record.status in LOST and rung > known.record.epoch:
+                return
+
+    def _result(self, place: int, rung: Rung) -> _Result | None:
+        """Return what a trial counts as at a rung; None where it does not count there, or not yet."""
+        record = self._known[place].record
+        if record.status in WHOLE or record.epoch >= rung:
+            return self._judged(place, rung)
+        if record.status is Status.PRUNED and rung == self._rungs[0]:
+            return self._judged(place, rung)
+        is_silent = record.status is Status.FAILED and self._objective.impute is None
+        if record.status not in LOST or is_silent:
+            return None
+        imputed = self._objective.imputed(record.epochs.values())
+        return _Result(place, rung, math.inf if imputed is None else imputed, 0.0)
+
+    def _judged(self, place: int, rung: Rung) -> _Result | None:
+        """Return the last result of a trial up to a rung; None for one that goes on and has not had a finite one."""
+        record = self._known[place].record
+        for epoch in sorted(record.epochs, reverse=True):
+            loss = self._objective.loss(record.epochs[epoch]) if epoch <= rung else None
+            if loss is not None:
+                return _Result(place, rung, loss, self._objective.violation(record.epochs[epoch]))
+        return None if record.status in UNFINISHED else _Result(place, rung, math.inf, 0.0)

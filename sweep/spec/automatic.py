@@ -1,0 +1,66 @@
+"""What `method: auto` chooses: a method and a rule for early stopping, by what the sweep file says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sweep.space.early_terminate import AshaPromotion, EarlyTermination, NoTermination, decision_epochs
+from sweep.text import counted
+
+ETA = 3
+FEWEST_EPOCHS = 4
+"""Epochs of a trial from which on it may pause before it ends."""
+LAST_RUNG = 0.75
+"""The share of a training before which the last rung lies."""
+SMALL_BUDGET = 6
+"""Full trainings below which the first rung is lower: ranks are less sure there, and more configurations are seen."""
+MIN_COMPLETED = 3
+"""Trials that train to the end at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Automatic:
+    """A method, a rule (None: what the file says), and for each what it is and why; empty where the file says it."""
+
+    method: str
+    rule: EarlyTermination | None
+    lines: tuple[str, str]
+
+
+def choose(
+    *,
+    objectives: int,
+    epochs: int,
+    has_rule: bool = False,
+    lengths_differ: bool = False,
+    budget_epochs: int | None = None,
+) -> Automatic:
+    """Return a method and a rule for trials of so many epochs.
+
+    ``has_rule`` says that the file has a rule, ``lengths_differ`` that trials train for different numbers of epochs,
+    and ``budget_epochs`` how many epochs all trials train together, if that is bounded.
+    """
+    if objectives > 1:
+        reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
+        whole = "none, chosen by auto: with several metrics, all trials train to the end"
+        return Automatic("tpe", None, (reason, "")) if has_rule else Automatic("tpe", NoTermination(), (reason, whole))
+    method = "gp, chosen by auto: it learns most from few trials, and from those that pause or are stopped as well"
+    if has_rule:
+        return Automatic("gp", None, (method, ""))
+    if lengths_differ:
+        return Automatic("gp", NoTermination(), (method, "none, chosen by auto: trials differ in their epochs"))
+    if epochs < FEWEST_EPOCHS:
+        short = f"none, chosen by auto: {counted(epochs, 'epoch')} a trial leave nothing to save"
+        return Automatic("gp", NoTermination(), (method, short))
+    is_small = budget_epochs is not None and budget_epochs < SMALL_BUDGET * epochs
+    rule = AshaPromotion(
+        min_iter=math.ceil(epochs / ETA ** (3 if is_small else 2)),
+        max_iter=math.ceil(LAST_RUNG * epochs) - 1,
+        eta=float(ETA),
+        capped=True,
+        min_completed=MIN_COMPLETED,
+    )
+    rungs = " and ".join(map(str, decision_epochs(rule, epochs)))
+    why = f"a third of the trials goes on from epoch {rungs}, and {MIN_COMPLETED} at least train to the end"
+    return Automatic("gp", rule, (method, f"asha_promotion, chosen by auto: {why}"))

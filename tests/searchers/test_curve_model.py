@@ -1,0 +1,104 @@
+"""The chain of processes over rungs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from sweep.searchers.curve_model import (
+    MOST_POINTS,
+    CurveModel,
+    Results,
+    comparable,
+    fit_rungs,
+    spread_choice,
+)
+from sweep.searchers.gaussian_process import Array
+
+OWNERS = np.array([0, 1])
+RNG = np.random.default_rng(0)
+POINTS = RNG.random((40, 2))
+
+
+def results(losses: Array, trials: list[int] | None = None, violations: list[float] | None = None) -> Results:
+    places = tuple(range(len(losses))) if trials is None else tuple(trials)
+    return Results(places, losses, np.zeros(len(losses)) if violations is None else np.array(violations))
+
+
+def model(*rungs: Results, features: Array = POINTS) -> CurveModel:
+    return CurveModel(rungs, [[]] * len(rungs), features, OWNERS, fit_rungs(rungs, features, OWNERS))
+
+
+@pytest.mark.parametrize(
+    ("losses", "violations", "expected"),
+    [
+        ([1.0, 2.0, 3.0], [0, 0, 0], [1, 2, 3]),
+        ([1.0, 2.0, 3.0, 1e9], [0, 0, 0, 0], [1, 2, 3, 5.5]),  # the best 1, the median 2.5
+        ([1.0, 2.0, 3.0, math.inf], [0, 0, 0, 0], [1, 2, 3, 3]),
+        ([1.0, 2.0, 3.0, 0.0], [0, 0, 0, 0.5], [1, 2, 3, 5]),  # violates, and is beyond all others
+        ([1.0, 2.0, 3.0, 0.0, 0.0], [0, 0, 0, 0.5, 1], [1, 2, 3, 4, 5]),
+        ([1.0, 2.0, 3.0, 0.0, math.inf], [0, 0, 0, 1, 0], [1, 2, 3, 5, 5]),
+        ([9.0, 9.0], [1, 2], [0.5, 1]),
+        ([9.0, 9.0], [1, math.inf], [1, 1]),
+        ([math.inf, math.inf], [0, 0], [1, 1]),
+        ([2.0, 2.0], [0, 0], [2, 2]),
+    ],
+)
+def test_losses_become_comparable(losses: list[float], violations: list[float], expected: list[float]) -> None:
+    assert comparable(results(np.array(losses), violations=violations)) == pytest.approx(np.array(expected))
+
+
+def test_few_ends_are_predicted_from_many_starts() -> None:
+    ends = (POINTS[:, 0] - 0.3) ** 2 + (POINTS[:, 1] - 0.6) ** 2
+    starts = 0.5 + ends + 0.2 * POINTS[:, 0]  # the quick starters are not quite the best
+    known = [0, 1, 2, 3, 4, 5]
+    chained = model(results(starts), results(ends[known], known))
+    alone = model(results(ends[known], known))
+    fresh = RNG.random((200, 2))
+    truth = (fresh[:, 0] - 0.3) ** 2 + (fresh[:, 1] - 0.6) ** 2
+    by_chain, by_ends = (np.corrcoef(one.predict(fresh)[0], truth)[0, 1] for one in (chained, alone))
+    assert by_chain > 0.95
+    assert by_chain > by_ends
+    assert chained.ranked[0] == int(np.argmin(ends))
+
+
+def test_a_rung_with_two_trials_does_not_count() -> None:
+    starts = results(POINTS[:, 0])
+    two = results(np.array([5.0, 1.0]), [0, 1])
+    fresh = RNG.random((5, 2))
+    assert model(starts, two).predict(fresh)[0] == pytest.approx(model(starts).predict(fresh)[0])
+
+
+def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing() -> None:
+    one = model(results(POINTS[:, 0]))
+    fresh = np.array([[0.0, 0.5], [0.5, 0.5], [1.0, 1.0]])
+    means, deviations = one.predict(fresh)
+    best = one.predict(POINTS)[0].min()
+    gains = one.log_gains(fresh)
+    for mean, deviation, gain in zip(means, deviations, gains, strict=True):
+        if (best - mean) / deviation > -5:
+            expected, _ = quad(lambda at, m=mean, d=deviation: max(best - at, 0) * norm.pdf(at, m, d), mean - 9, best)
+            assert gain == pytest.approx(math.log(expected), abs=0.01)
+    assert np.isfinite(gains).all()
+    assert gains[0] > gains[1] > gains[2]
+
+
+def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:
+    values = np.arange(1000.0)[::-1]
+    chosen = spread_choice(values, 100)
+    assert len(chosen) == len(set(chosen.tolist())) == 100
+    assert set(range(950, 1000)) <= set(chosen.tolist())
+    assert chosen[0] == 0
+    assert np.diff(chosen[:50]).max() < 25
+    assert list(spread_choice(values[:5], 100)) == [0, 1, 2, 3, 4]
+
+
+def test_many_results_are_no_burden() -> None:
+    points = RNG.random((5 * MOST_POINTS, 2))
+    one = model(results(points[:, 0]), features=points)
+    assert len(one._processes[0]._values) == MOST_POINTS
+    assert np.corrcoef(one.predict(POINTS)[0], POINTS[:, 0])[0, 1] > 0.99
