@@ -203,12 +203,11 @@ def _fit(shape: Shape, gpus: int, precision: str) -> dict[str, Any]:
     import keras
     import tensorflow as tf
 
-    from trainables.devices.precision import policy
-
     if gpus:
         tf.config.set_visible_devices(tf.config.list_physical_devices("GPU")[:gpus], "GPU")
-    with policy(precision):
-        model = _model(shape)
+    keras.config.set_dtype_policy(precision)
+    model = _model(shape)
+    keras.config.set_dtype_policy("float32")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.05, momentum=0.9), loss, metrics=["accuracy"], jit_compile=True)
     x, y = _images(shape)

@@ -75,12 +75,12 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
     def make() -> Scheduler:
         return OneEpoch(goal) if rule == "one epoch" else build(RULES[rule], goal, EPOCHS)
 
-    beyond = replay._Beyond(curves, goal, better=False)  # no curve is cut short
+    beyond = replay._UnknownEpochs(curves, goal, better=False)  # no curve is cut short
     found = []
     for seed in range(orders):
         course = replay.course(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
         whole = [one for one in curves if course.is_whole(one.place) and one.status is Status.COMPLETED]
-        found.append((min(replay._last(one, goal) for one in whole), course.trained))
+        found.append((min(replay._final_loss(one, goal) for one in whole), course.trained))
     return found
 
 
@@ -89,7 +89,7 @@ def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
     folder = ResultsFolder(tables / name)
     goal = objective(*folder.read_info().objectives[0])
     curves, _ = replay.curves(log.read(folder.log), lambda params: EPOCHS)
-    ends = sorted(loss for one in curves if (loss := replay._last(one, goal)) < float("inf"))
+    ends = sorted(loss for one in curves if (loss := replay._final_loss(one, goal)) < float("inf"))
     print(f"{name}: {goal.name}, the best of {len(ends)} {goal.of_loss(ends[0]):.4f}, "
           f"the tenth {goal.of_loss(ends[9]):.4f}, the median {goal.of_loss(ends[len(ends) // 2]):.4f}")  # fmt: skip
     asha = replayed(curves, goal, "asha", orders)

@@ -19,13 +19,14 @@ from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.read_recorder import recorder
 from sweep.state import settings, values
 from sweep.state.pristine import Traces
+from trainables import keras_private
 from trainables.data import chunks, residence, sources, streams, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
 from trainables.data.passes import Examples
 from trainables.data.streams import Extent
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
-from trainables.recipe import features, global_settings, losses, refusals
+from trainables.recipe import features, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes, modules
 from trainables.state.pristine import Surroundings
@@ -247,7 +248,7 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
     All calls of `data` go through this function, so that it returns the same data in every process.
     Raises: DataError: if it does not return training and validation data.
     """
-    with seeded_throughout(seed), global_settings.clearing_names_alone(), hp.without_live():
+    with seeded_throughout(seed), keras_private.clearing_names_alone(), hp.without_live():
         data: Any = author.data(hp)
     return Parts(*sources.parts_of(data))
 
