@@ -159,6 +159,24 @@ def test_no_more_go_on_from_a_rung_than_it_has_room_for(eta: float) -> None:
     assert reached[1] <= 80 / eta
 
 
+def test_without_the_cap_more_go_on_as_each_new_trial_changes_who_is_among_the_best() -> None:
+    numbers = random.Random(0)
+    metrics = {trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)}
+    reached = {}
+    for is_capped in (None, True, False):
+        log, _ = run(build(AshaPromotion(capped=is_capped), BOTH, EPOCHS), 80, metrics)
+        reached[is_capped] = {event.trial for event in log if isinstance(event, EpochReported) and event.epoch == 4}
+    assert reached[None] == reached[True]
+    assert len(reached[False]) > len(reached[True])
+
+
+@pytest.mark.parametrize(("trials", "least", "expected"), [(9, 1, 1), (9, 3, 3), (2, 3, 2)])
+def test_so_many_trials_train_to_the_end(trials: int, least: int, expected: int) -> None:
+    metrics = {trial: {"error": float(trial), "accuracy": -float(trial)} for trial in range(trials)}
+    log, _ = run(build(AshaPromotion(min_completed=least), BOTH, EPOCHS), trials, metrics)
+    assert len(completed(log)) == expected
+
+
 LIMITED = Objective(
     "error", "minimize", constraints=(Expression.parse("latency <= 5"),), others=(Objective("accuracy", "maximize"),)
 )
