@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import density  # noqa: E402 - a tool, not part of the package
 
-MOST_NESTED = 168  # statements of sweep/ and trainables/; lower it whenever there are fewer
+MOST_NESTED = 162  # statements of sweep/ and trainables/; lower it whenever there are fewer
 
 SAMPLE = '''"""A module.
 

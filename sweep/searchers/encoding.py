@@ -53,8 +53,11 @@ class Encoding:
 
     def encode(self, params: Params) -> NDArray[np.float64]:
         """Return the row of a configuration."""
-        row = [axis.unit(params[axis.name]) if axis.name in params else math.nan for axis in self._axes]
-        return np.array(row, dtype=np.float64)
+        row = np.full(self.size, math.nan)
+        for column, axis in enumerate(self._axes):
+            if axis.name in params:
+                row[column] = axis.unit(params[axis.name])
+        return row
 
     def encode_all(self, configurations: Sequence[Params]) -> Rows:
         """Return the rows of several configurations."""
@@ -144,7 +147,9 @@ class _Axis:
         middles = ((units[1:] + units[:-1]) / 2).tolist()
         if parameter.belief is None:
             return cls(parameter, values, units, np.empty(0), middles)
-        known = [from_unit(parameter.domain, float(unit)) for unit in units] if values is None else values
+        known = values
+        if known is None:
+            known = tuple(from_unit(parameter.domain, float(unit)) for unit in units)
         beliefs = np.array([parameter.belief.log_density(parameter.domain, value) for value in known])
         return cls(parameter, values, units, beliefs, middles)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
@@ -59,6 +59,15 @@ class _Result:
     rung: Rung
     loss: float  # infinite where the trial came to nothing
     violation: float
+
+
+def _put_together(results: Sequence[_Result]) -> Results:
+    """Return the results of one rung as the model takes them."""
+    return Results(
+        tuple(one.place for one in results),
+        np.array([one.loss for one in results]),
+        np.array([one.violation for one in results]),
+    )
 
 
 @dataclass(slots=True)
@@ -186,15 +195,7 @@ class GaussianProcessSearcher:
         found: dict[Rung, list[_Result]] = {rung: [] for rung in self._rungs}
         for result in results:
             found[result.rung].append(result)
-        return [
-            Results(
-                tuple(one.place for one in several),
-                np.array([one.loss for one in several]),
-                np.array([one.violation for one in several]),
-            )
-            for several in found.values()
-            if several
-        ]
+        return [_put_together(several) for several in found.values() if several]
 
     def _pending(self) -> list[list[int]]:
         """Return for each rung the running trials that reach it next."""
@@ -213,11 +214,15 @@ class GaussianProcessSearcher:
 
     def _belongs(self, params: Params) -> bool:
         """Return whether a trial has a place in this space: an older one may be of another."""
-        return all(
-            contains(one.domain, params[one.name]) if one.name in params else one.when is not None
-            for one in self._space.parameters
-            if one.drawn
-        )
+        for parameter in self._space.parameters:
+            if not parameter.drawn:
+                continue
+            if parameter.name not in params:
+                if parameter.when is None:
+                    return False
+            elif not contains(parameter.domain, params[parameter.name]):
+                return False
+        return True
 
     def _note_stop(self, record: TrialState) -> bool:
         """Count where a trial stopped early or pauses; return whether it did."""

@@ -135,7 +135,9 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
     if not scored:
         return {}
     sign = -1.0 if maximize else 1.0
-    first = min(scored, key=lambda name: sign * fmean(scored[name].values())) if best is None else best
+    first = best
+    if first is None:
+        first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
     shared = shared_by_folds(folds) if folds else 0.0
     beside = {name: differences(scored[name], scored[first]) for name in others}
@@ -275,7 +277,10 @@ def _aligned(scored: Table[K]) -> Floats:
     import numpy as np
 
     seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
-    return np.array([[scores.get(seed, math.nan) for scores in scored.values()] for seed in seeds])
+    columns = []
+    for scores in scored.values():
+        columns.append([scores.get(seed, math.nan) for seed in seeds])
+    return np.column_stack(columns)
 
 
 def differences(scores: Scores, others: Scores) -> list[float]:
