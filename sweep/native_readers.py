@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from sweep.read_recorder import recorder
 
 Use: TypeAlias = Literal["file", "hdf5", "prefix", "folder", "pattern", "written", "copied", "process"]
-"""Use of a function's first argument.
+"""What a native function does with the file that its first argument names.
 
 ``prefix``: it reads all files whose paths begin with it. ``pattern``: it lists the folder of the pattern. ``copied``:
 it reads its first argument and writes its second. ``process``: it starts a process, whatever its arguments.
@@ -135,7 +135,7 @@ def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Cal
             _note(given, reader)
         return original(*args, **kwargs)
 
-    call.observed_by_sweep = True  # type: ignore[attr-defined]
+    call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
     return call
 
 

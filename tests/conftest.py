@@ -17,6 +17,7 @@ from object_stores import S3, SERVERS, Azure, Server, install_azurite, running
 
 from sweep.read_recorder import recorder
 from sweep.state import trials
+from sweep.state.pristine import moving
 
 # Property tests are judged by what they find, not by how busy the machine is.
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
@@ -62,9 +63,13 @@ def other_tests_are_not_imported(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def changes_for_good_end_with_their_test() -> Iterator[None]:
-    """Forget what trials of a test have changed in its modules for good: later trials of the process are told of it."""
+    """Forget what trials of a test have changed in its modules for good, or found to change by itself.
+
+    Later trials of the process would say so.
+    """
     yield
     trials.resisting.clear()
+    moving.names.clear()
 
 
 @pytest.fixture(autouse=True)

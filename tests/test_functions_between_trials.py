@@ -19,7 +19,7 @@ import pytest
 from sweep.backends import Job, Node, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
-from sweep.events import TrialEnded
+from sweep.events import EpochReported, TrialEnded
 from sweep.functions import load_trainable
 from sweep.space.objectives import Objective
 
@@ -67,9 +67,12 @@ def worker_of(tmp_path: Path) -> Iterator[Any]:
 
 def trial(worker: Worker, number: int, **params: Any) -> tuple[dict[str, float], TrialEnded, Any]:
     worker.take(Order(Assignment(trial=number, params=params, seed=0, epochs=1, data_seed=worker._job.data_seed)))
-    progress = worker.step()
-    assert progress.end is not None
-    return dict(progress.epochs[0].metrics), progress.end, progress
+    epochs: list[EpochReported] = []
+    while True:
+        progress = worker.step()
+        epochs += progress.epochs
+        if progress.end is not None:
+            return dict(epochs[0].metrics), progress.end, progress
 
 
 @pytest.mark.keras

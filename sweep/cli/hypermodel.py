@@ -86,7 +86,7 @@ class _Built:
 
 
 class _Builds:
-    """All models built so far, from which the space is inferred."""
+    """Builds a KerasTuner model with different values, and keeps the builds from which the search space is inferred."""
 
     def __init__(self, build: Build, where: str) -> None:
         self._build = build

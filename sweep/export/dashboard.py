@@ -46,7 +46,7 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing."""
+        """Write no line for a request: the terminal shows only the address of the dashboard."""
 
 
 def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:

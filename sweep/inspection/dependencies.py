@@ -116,7 +116,7 @@ class Distribution:
         return self._info.read_text("RECORD") or ""
 
     def lists(self, file: str) -> bool:
-        """Return whether a file, relative to the installation folder, belongs to it."""
+        """Return whether the package has installed a file, given by its path within the installation folder."""
         return self.record.startswith(f"{file},") or f"\n{file}," in self.record
 
     @cached_property

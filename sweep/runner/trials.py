@@ -58,7 +58,7 @@ class OpenTrial:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """Return the event that ends this trial now."""
+        """Return the event that ends this trial with a status, at the present time."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
     def dismissed(self, reason: str) -> TrialEnded:

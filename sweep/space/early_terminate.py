@@ -27,7 +27,7 @@ class PopulationRules:
 
     @property
     def most_trials(self) -> int:
-        """The maximum number of trials, unless members fail."""
+        """The maximum number of trials of a sweep in which no member fails."""
         return self.size + self.replaced * len(self.ends())
 
     def ends(self) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ moving = Moving()
 
 
 class Pristine:
-    """The values in some namespaces when each was first seen."""
+    """A snapshot of the values in namespaces, each taken when the namespace was first seen, for restoring them."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name

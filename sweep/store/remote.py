@@ -127,7 +127,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Ensure inside the block that no other process on this machine changes the copy of a sweep."""
+    """Lock the local copy of a stored sweep: no other process on this machine changes it inside the block."""
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
 

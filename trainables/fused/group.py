@@ -139,7 +139,7 @@ class Member:
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
-        """Train this trial alone."""
+        """Train this trial without the other trials of its group."""
         for error in self.group.train({self: report}).values():
             raise error
 

@@ -17,7 +17,7 @@ __all__ = ["as_left", "changed", "kept", "kept_by", "put"]
 
 
 def kept(author: object, own: frozenset[str]) -> dict[str, object]:
-    """Return the attributes of a trainable, except ``own``."""
+    """Return the attributes that the author has set on a trainable: all but ``own``, which sweep sets."""
     return {name: value for name, value in vars(author).items() if name not in own}
 
 
