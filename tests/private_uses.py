@@ -20,11 +20,12 @@ def uses(package: Path, private: Iterable[str]) -> dict[str, set[str]]:
     """The private names that each file of a package uses; ``private``: modules that are so without an underscore."""
     trees = {path: ast.parse(path.read_text()) for path in sorted(package.rglob("*.py"))}
     fields = set[str]().union(*map(_fields, trees.values()))
-    found = {path: set(_of(tree, fields, tuple(private))) for path, tree in trees.items()}
+    inherited = fields.union(*map(_methods, trees.values()))
+    found = {path: set(_of(tree, fields, inherited, tuple(private))) for path, tree in trees.items()}
     return {path.relative_to(package.parent).as_posix(): names for path, names in found.items() if names}
 
 
-def _of(tree: ast.AST, fields: set[str], private: tuple[str, ...]) -> Iterator[str]:
+def _of(tree: ast.AST, fields: set[str], inherited: set[str], private: tuple[str, ...]) -> Iterator[str]:
     own = set(_fields(tree)) | set(_methods(tree))
     modules: dict[str, str] = {}  # local names of private modules
     for node in ast.walk(tree):
@@ -46,6 +47,8 @@ def _of(tree: ast.AST, fields: set[str], private: tuple[str, ...]) -> Iterator[s
             case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name in modules:
                 used.add(name)
                 yield f"{modules[name].replace(':', '.')}:{attribute}"
+            case ast.Attribute(value=ast.Name(id="self"), attr=attribute) if attribute in inherited:
+                pass  # a class may have it from a base class in another file
             case ast.Attribute(attr=attribute) if _is_hidden(attribute) and attribute not in own:
                 yield attribute
             case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):

@@ -267,17 +267,17 @@ def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 def _trial_group(name: str) -> int:
     """Return the position of a column of the trials, in the order of `TableBuilder.trials`, as a group number."""
-    prefixes = {"param.": 1, NULL_PARAMS: 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
+    prefixes = {"param.": 1, NULL_PARAMS: 2, "metric.": 3, "best.": 4, "test.": 5, "overhead.": 7, "numerics.": 8}
     if name in _HEAD:
         return 0
     if name in _MIDDLE:
-        return 5
+        return 6
     if name in _ADDED_UP:
-        return 8
+        return 9
     for prefix, group in prefixes.items():
         if name.startswith(prefix):
             return group
-    return 9
+    return 10
 
 
 def _epoch_group(name: str) -> int:
