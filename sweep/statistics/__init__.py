@@ -1,20 +1,21 @@
-"""What scores can tell and what is luck: pure functions of numbers, which know nothing of sweeps.
+"""Verdicts and races: which differences of scores are more than chance. Pure functions that know nothing of sweeps.
 
 A verdict says which configurations are not the best. The best one is chosen by the scores that are then compared, so
 it looks better than it is, and a test of each pair with it errs too often: among ten configurations without any
 difference, Holm's adjustment calls some worse in a seventh of all sweeps. Adjusting for all pairs is safe, but answers
-more than was asked. Here it is a model confidence set (Hansen, Lunde and Nason, Econometrica 79, 2011): as long as
-those that are left are not all equally good, the one furthest behind the best is worse, and is left out. Each test is a
-permutation of signs (see `permutations.check_equality`). At most 5 % of sweeps call a configuration worse that is in
-truth among the best ones. Where several objectives have no one best, a configuration is worse if one of the front beats
-it in all of them.
+more than was asked. The method here is a model confidence set (Hansen, Lunde and Nason, Econometrica 79, 2011). As long
+as the configurations that are left are not all equally good, the one furthest behind the best is called worse and
+removed. Each test permutes signs (see `permutations.check_equality`). In at most 5 % of sweeps, a configuration is
+called worse although it is in truth among the best ones. Several objectives may have no single best; then a
+configuration is worse if one of the Pareto front beats it in all of them.
 
-In a race all that are left get the next seed, and those that are told from the leader drop out. Scores of one seed are
-a block, as in F-Race (Birattari et al., GECCO 2002), which looks after each block without paying for it. Here the bound
-is fixed before the race: Student's t on the residuals of all that are left, or on the spread of a difference where that
-is clearly larger, two-sided at 5 %, divided among all looks and all pairs (Bonferroni), for any two could come to lead
-and to be compared. So all intervals of a race hold together with 95 %, whenever it stops, and the best one drops out in
-at most 5 % of races. What is left is a subset that holds the best one, as of Gupta (Technometrics 7, 1965).
+In a race, all configurations that are left train with the next seed, and those that are clearly worse than the leader
+drop out. The scores of one seed are a block, as in F-Race (Birattari et al., GECCO 2002), which tests after each block
+without correcting for that. Here the bound is fixed before the race: Student's t on the residuals of all that are left,
+or on the spread of a difference if that is clearly larger, two-sided at 5 %, divided among all looks and all pairs
+(Bonferroni), since any two configurations could come to lead and to be compared. So all intervals of a race hold
+together with 95 %, whenever it stops, and the best one drops out in at most 5 % of races. What is left is a subset that
+contains the best one, as defined by Gupta (Technometrics 7, 1965).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 ALPHA = 0.05
-Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96: of an interval that holds a normal mean so often
+Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a normal mean
 
 Interval = tuple[float, float]
 
@@ -45,13 +46,13 @@ Interval = tuple[float, float]
 def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` is what the variance of a mean of folds is larger by, see `shared_by_folds`. NIST/SEMATECH e-Handbook of
+    ``shared`` comes from `shared_by_folds`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook of
     Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
         return None
-    from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
+    from scipy.special import stdtrit  # only the quantile, because scipy.stats takes a second to import
 
     half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _error(values, shared)
     mean = fmean(values)
@@ -59,7 +60,10 @@ def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval |
 
 
 def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
-    """Return the two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
+    """Return the two-sided p-value of a mean of paired differences by Student's t.
+
+    If all differences are equal, it is 1 if they are zero, otherwise 0.
+    """
     from scipy.special import stdtr
 
     mean, error = fmean(differences), _error(differences, shared)
@@ -69,16 +73,16 @@ def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
 
 
 def shared_by_folds(folds: int) -> float:
-    """How much 1/n of a mean's variance grows for scores of a cross-validation, whose trainings share their examples.
+    """Return what to add to 1/n in the variance of a mean of n scores of a cross-validation.
 
-    The ratio of validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated
-    cross-validation Bouckaert and Frank, PAKDD 2004.
+    Its trainings share examples. The value is the ratio of validated to trained examples: Nadeau and Bengio, Machine
+    Learning 52, 2003; for repeated cross-validation Bouckaert and Frank, PAKDD 2004.
     """
     return 1 / (folds - 1)
 
 
 def interval_of_share(hits: float, count: int) -> Interval:
-    """Wilson's 95 % interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
+    """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
     share = hits / count
     middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
@@ -91,9 +95,9 @@ def _error(values: Sequence[float], shared: float) -> float:
 
 
 LEAST = 6
-"""Seeds in common below which there is no verdict: with five, no p-value is below 0.06."""
+"""Minimum number of common seeds for a verdict: with five, no p-value is below 0.06."""
 TOO_FEW = "too few seeds"
-MOST = 1000  # further seeds that are looked for
+MOST = 1000  # maximum number of further seeds that `more_seeds` tries
 
 K = TypeVar("K", bound=Hashable)
 Scores = Mapping[Hashable, float]
@@ -102,33 +106,33 @@ Table = Mapping[K, Scores]
 
 
 class Verdict(StrEnum):
-    """What can be said of a configuration."""
+    """The verdict on a configuration."""
 
-    BEST = "best"  # the first, where another one could be compared with it
-    TIES = "ties"  # enough seeds, and not told from the best
+    BEST = "best"  # the best one, if another one could be compared with it
+    TIES = "ties"  # enough seeds, but not shown to be worse than the best
     WORSE = "worse"
     UNDECIDED = "undecided"
 
 
 class Compared(Struct, frozen=True):
-    """A configuration beside the best one, over the seeds that both have."""
+    """A configuration compared with the best one, over their common seeds."""
 
     verdict: Verdict
-    seeds: int  # in common with the best; of the best, those of its own
-    difference: float | None = None  # its mean less that of the best; None of the best, and without common seeds
-    difference_low: float | None = None  # 95 % interval of this one difference, by Student's t
+    seeds: int  # in common with the best; for the best itself, all of its seeds
+    difference: float | None = None  # its mean minus the best one's; None for the best and without common seeds
+    difference_low: float | None = None  # 95 % interval of this difference alone, by Student's t
     difference_high: float | None = None
-    p: float | None = None  # two-sided, of this comparison alone
-    p_adjusted: float | None = None  # of the best ones being so: the largest p-value up to where it was left out
-    p_error: float | None = None  # standard error of a p-value of 0.05, where signs were drawn
-    more: int | None = None  # further seeds that would tell, if the difference is what it seems
-    undecided: str = ""  # why
+    p: float | None = None  # two-sided, of this comparison, unadjusted
+    p_adjusted: float | None = None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    p_error: float | None = None  # standard error of a p-value of 0.05, if signs were drawn
+    more: int | None = None  # number of further seeds that would decide, if the difference is as it seems
+    undecided: str = ""  # the reason, if undecided
 
 
 def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
-    Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
+    The scores of a cross-validation (``folds``) share examples, so differences are tested by the t-test of Nadeau and
     Bengio. Configurations without scores are left out.
     """
     scored = {name: scores for name, scores in table.items() if scores}
@@ -154,10 +158,11 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
 
 
 def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
-    """Return the further seeds that would tell a difference about half the time, if it and its spread are as they seem.
+    """Return how many further seeds would show a difference about half the time, if it and its spread are as they seem.
 
-    Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
-    difference, where it is told already or where a thousand would not do.
+    With fewer than two differences the spread is unknown; then the number that any verdict needs is returned. A
+    difference that is shown already gives the smallest number that can be returned, 1 from five differences on. Returns
+    None if there is no difference, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
     mean = fmean(differences) if count else math.nan
@@ -176,10 +181,10 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
 
 
 def quantile(configurations: int, seeds: int) -> float:
-    """Return about how many standard errors a difference must have to be told from luck, by so many seeds of each.
+    """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds of each.
 
-    Student's t over all pairs, on the spread of all. With 6 to 12 seeds of 2 to 27 configurations, it is within 7 % of
-    the quantile of the statistic in normal noise.
+    This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
+    7 % of the quantile of the statistic in normal noise.
     """
     from scipy.special import stdtrit
 
@@ -188,22 +193,22 @@ def quantile(configurations: int, seeds: int) -> float:
 
 
 def detectable_difference(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference of two means that a verdict tells about half the time.
+    """Return the difference of two means that a verdict shows about half the time.
 
-    ``spread`` is the standard deviation over seeds, and equal seeds have nothing in common: what they have in common
-    makes smaller differences detectable.
+    ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
+    correlated, smaller differences are detectable.
     """
     return quantile(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
 
 def spread_over_seeds(scores: Iterable[Sequence[float]]) -> float | None:
-    """Return the standard deviation over seeds, all configurations together; None where each has one score."""
+    """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
     variances = [variance(values) for values in scores if len(values) > 1]
     return math.sqrt(fmean(variances)) if variances else None
 
 
 def seeds_for(comparisons: int) -> int:
-    """Return the seeds from which so many comparisons of pairs, each adjusted for all, can tell anything."""
+    """Return how many seeds it takes for any of ``comparisons`` pairs, adjusted for all of them, to be significant."""
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))
 
 
@@ -215,7 +220,10 @@ class _Test:
 
 
 def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the tests by signs of all but the best, which comes first; ``behind``: of each, whether it is."""
+    """Return the sign tests of all but the best one, which comes first; ``behind`` says which means are worse than its.
+
+    Only configurations in ``behind`` are tested.
+    """
     if not behind:
         return {}
     import numpy as np
@@ -241,7 +249,10 @@ def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dic
 
 
 def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
-    """Return the same by t-tests of Nadeau and Bengio: of a set, the smallest p with the best, times its pairs."""
+    """Return the same as `_tests` by t-tests of Nadeau and Bengio.
+
+    The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
+    """
     single = {name: t_test(differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
@@ -255,10 +266,10 @@ def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared
 def _step_down(
     names: Sequence[K], behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
 ) -> dict[K, float]:
-    """Return the p-value of each: the largest of the sets up to the one that it is left out of, 1 of the best.
+    """Return the adjusted p-value of each configuration: the largest one of the sets up to its removal, otherwise 1.
 
-    Where seeds are missing, the one to leave out can be the best by its mean, or ahead of that in the seeds that both
-    have. Then no other is left out.
+    If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over their common
+    seeds. Then no further one is removed.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left, largest = list(names), 0.0
@@ -273,7 +284,7 @@ def _step_down(
 
 
 def _aligned(scored: Table[K]) -> Floats:
-    """(seeds, configurations): all scores, NaN where there is none."""
+    """Return all scores as (seeds, configurations), NaN where one is missing."""
     import numpy as np
 
     seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
@@ -284,12 +295,12 @@ def _aligned(scored: Table[K]) -> Floats:
 
 
 def differences(scores: Scores, others: Scores) -> list[float]:
-    """Return what scores differ by, seed by seed, where there are both."""
+    """Return the differences of two configurations' scores over their common seeds."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
 def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """Return what the scores show before they are judged."""
+    """Return the comparison before a verdict."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
@@ -317,11 +328,12 @@ def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
 def compare_fronts(
     tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration, of one table of scores for each objective.
+    """Return the verdict on each configuration, from one table of scores for each objective.
 
-    One of the ``front`` is best: no other has better means in all objectives. Another one is worse where one of the
-    front has better means in all of them and each difference is told from luck: its p-value is the largest of theirs
-    (Berger, Technometrics 24, 1982), times the number of all pairs, for the front was chosen by the same scores.
+    Those of the Pareto ``front`` are best, since no other has better means in all objectives. Another one is worse if
+    one of the front has better means in all of them and each difference is significant. Its p-value is the largest one
+    of these (Berger, Technometrics 24, 1982), times the number of all pairs, since the front was chosen by the same
+    scores.
     """
     names = [name for name in tables[0] if all(table.get(name) for table in tables)]
     pairs = len(names) * (len(names) - 1) // 2
@@ -349,7 +361,7 @@ def compare_fronts(
 
 
 def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """Return the p-value of the second being better than the first in all objectives; 1 if it is not by its means."""
+    """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
     values = [differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0
@@ -362,25 +374,25 @@ def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], f
     return float(permutations.each(np.array(values).T).p.max())
 
 
-CLEARLY = 0.9  # confidence with which a spread is at least what counts
-FIRST_SEEDS = 2  # seeds before the first look: fewer show no spread
+CLEARLY = 0.9  # confidence of the lower bound of a spread
+FIRST_SEEDS = 2  # number of seeds at the first look; fewer show no spread
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A look at a race: smaller losses are better."""
+    """The state of a race after a number of seeds; smaller losses are better."""
 
     leader: int
-    behind: tuple[float, ...]  # of each, its mean less that of the leader
-    half: tuple[float, ...]  # of the interval of such a difference
-    out: tuple[int, ...]  # who is told from the leader
+    behind: tuple[float, ...]  # for each, its mean minus the leader's
+    half: tuple[float, ...]  # half the width of the interval of that difference
+    out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
 def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
-    """Look at ``losses``, (those left, seeds so far), of a race for at most ``seeds`` seeds."""
+    """Return the state of a race for at most ``seeds`` seeds; ``losses`` are (configurations left, seeds so far)."""
     import numpy as np
-    from scipy.special import chdtri, stdtrit  # the quantile alone: scipy.stats takes a second to import
+    from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
     left, done = table.shape
@@ -400,8 +412,9 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
 
 
 def race_level(left: int, seeds: int) -> float:
-    """Of each interval, so that all of a race miss with 5 % at most: the more have dropped out, the fewer pairs.
+    """Return the error level of each interval, so that any interval of a race misses with at most 5 %.
 
-    That this may be so is the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
+    It is divided among the pairs that are left, of which there are fewer the more have dropped out. This is valid by
+    the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
     return ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)
