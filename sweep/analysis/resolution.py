@@ -25,7 +25,7 @@ class Resolution:
 
     @property
     def least_gain(self) -> float | None:
-        """The smallest gain that can be distinguished from chance of either kind; None if neither is known."""
+        """The smallest gain that neither seeds nor examples are likely to explain; None if neither limit is known."""
         return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
 
 

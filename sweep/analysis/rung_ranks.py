@@ -1,4 +1,4 @@
-"""How well trials rank at the rungs of a stopping rule, compared with their ranks at the last epoch."""
+"""Measures how well trials rank at the rungs of a stopping rule, compared with their ranks at the last epoch."""
 
 from __future__ import annotations
 

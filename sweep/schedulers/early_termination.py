@@ -137,7 +137,10 @@ class AshaScheduler(_Stopping[Asha]):
 
 
 class NonDominatedAshaScheduler(AshaScheduler):
-    """The rule `asha` with several objectives. A trial stops unless its non-dominated rank is among the best 1/eta."""
+    """The rule `asha` with several objectives.
+
+    A trial stops at a rung unless it is among the best 1/eta there by non-dominated rank.
+    """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)

@@ -44,7 +44,7 @@ class Encoding:
         self._axes = tuple(_Axis.of(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
         self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
-        """True if all rows are configurations; otherwise each must be checked, which takes a tenth of a millisecond."""
+        """True if every row is valid; otherwise each must be checked, which takes a tenth of a millisecond."""
 
     @property
     def size(self) -> int:

@@ -42,7 +42,7 @@ BETA = 10.0
 """Number of results after which the author's beliefs count as much as the model: piBO (Hvarfner et al., ICLR 2022)."""
 
 _LIBRARIES = ThreadpoolController()
-"""Limits BLAS to one thread, which is faster for matrices this small, and exact to the bit on any number of cores."""
+"""Limits BLAS to one thread, which is faster for matrices this small and gives the same bits on any number of cores."""
 
 END = math.inf
 """The rung of trials that were trained to their end, whatever their last epoch."""

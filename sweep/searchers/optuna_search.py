@@ -167,7 +167,7 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 
 def common(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distributions of the parameters that every trial has, by name, in the order of Optuna's draws."""
+    """Return the distributions of the parameters that every trial has and that vary, in the order of Optuna's draws."""
     known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
 

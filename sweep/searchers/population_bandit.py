@@ -53,8 +53,8 @@ def standing(loss: float | None, generation: Sequence[Trained]) -> float:
 def observations(generations: Sequence[Sequence[Trained]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
     """Return the data of the model: a row for each member of each generation, and how far its loss fell, standardized.
 
-    The newest rows come last; older ones than `NEWEST` are left out. Before the first generation there is no loss to
-    compare with, so it is used only while it is alone, with its final losses.
+    The newest rows come last, at most `NEWEST` of them. Before the first generation there is no loss to compare with:
+    it is used only as long as it is the only one, by its final losses.
     """
     rows, fell = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):

@@ -1,4 +1,4 @@
-"""Verdicts and races: which differences of scores are more than chance. Pure functions that know nothing of sweeps.
+"""Verdicts and races of configurations by their scores, as pure functions of numbers that know nothing of sweeps.
 
 A verdict says which configurations are not the best. The best one is chosen by the scores that are then compared, so
 it looks better than it is, and a test of each pair with it errs too often: among ten configurations without any
@@ -220,9 +220,9 @@ class _Test:
 
 
 def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the sign tests of all but the best one, which comes first; ``behind`` says which means are worse than its.
+    """Return the sign tests of the configurations in ``behind``; ``scored`` also has the best one, which comes first.
 
-    Only configurations in ``behind`` are tested.
+    ``behind`` is True for configurations with a worse mean than the best one's, over their common seeds.
     """
     if not behind:
         return {}
