@@ -272,7 +272,8 @@ class ReadRecorder:
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
-            path = os.readlink(f"/proc/self/fd/{path}") if Path("/proc/self/fd").exists() else None
+            link = Path(f"/proc/self/fd/{path}")
+            path = link.readlink() if link.is_symlink() else None
         if isinstance(path, str | bytes | os.PathLike):
             self._note_read(path, self._add_folder)
         else:
