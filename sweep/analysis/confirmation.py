@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
-from sweep.analysis import Sweep, Trial
+from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import UNFINISHED, Params, Role, Status
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import Objective, objective

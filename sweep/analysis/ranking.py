@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from sweep.analysis import Sweep, Trial, confirmation, of_other_code, same_objectives, varying
+from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
+from sweep.analysis.differences import of_other_code, same_objectives, varying
+from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective

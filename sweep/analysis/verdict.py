@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.analysis import Trial, read
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
+from sweep.analysis.sweep_rows import Trial, read
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
