@@ -26,9 +26,10 @@ from sweep.runner.rehearsal import Landscape
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
-from sweep.space import Parameter, Space, allowed_share, domains
+from sweep.space import Parameter, Space, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
+from sweep.space.feasible_points import allowed_share
 from sweep.spec import Spec
 from sweep.spec.sweep_file import learns
 from sweep.spec.validation import show
