@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import StoreError
-from sweep.store import process, replacing, storing
+from sweep.store.disk import process, replacing, storing
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
