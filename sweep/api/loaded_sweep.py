@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from sweep.api.running import How, Settings
 
-
 Frame: TypeAlias = pd.DataFrame
 
 
