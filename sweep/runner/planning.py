@@ -13,8 +13,10 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import doctor, standard_hyperparameters
+from sweep import standard_hyperparameters
 from sweep.contract import Devices, cpus
+from sweep.doctor import probes
+from sweep.doctor.programs import run_command
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
@@ -451,8 +453,8 @@ def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
 def _tpus(spec: Spec) -> Iterator[Problem]:
     if spec.training.get("strategy") != "tpu":
         return
-    found = doctor.tpu(doctor.run_command, PROBE_S)
-    if isinstance(found, doctor.Failure):
+    found = probes.tpu(run_command, PROBE_S)
+    if isinstance(found, probes.Failure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
     elif found:
