@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from sweep import statistics
+from sweep.statistics.racing import look_at_race
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def raced(losses: Floats) -> tuple[list[int], int, bool]:
     left, trainings = list(range(len(losses))), 0
     for done in range(1, seeds + 1):
         trainings += len(left)
-        looked = statistics.look_at_race(losses[left, :done].tolist(), seeds)
+        looked = look_at_race(losses[left, :done].tolist(), seeds)
         left = [racer for place, racer in enumerate(left) if place not in looked.out]
         if len(left) == 1:
             break

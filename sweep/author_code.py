@@ -24,7 +24,7 @@ FOUNDATIONS = ("keras", "tensorflow", "ray", "numpy")
 _INSTALL_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
 _AUTOGRAPH_FILE = "__autograph_generated_file"
-_ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session)\.py|\w+/.*)")
+_ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session|keras_private|tensorflow_private)\.py|\w+/.*)")
 _HOME = Path(__file__).resolve().parents[1]
 
 _trainable_packages: dict[str, tuple[str, ...]] = {}  # the folders or the file of each package

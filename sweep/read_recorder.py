@@ -224,6 +224,9 @@ class ReadRecorder:
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
         access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
+        if is_new and args[1] is None and not flags & os.O_CREAT and not _path(path).is_absolute():
+            self._note_unknown("opens a file relative to a folder's descriptor")  # which the event does not name
+            return
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
             if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder in order to create a file in it
                 self._note_written(path)
@@ -268,8 +271,13 @@ class ReadRecorder:
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         path = "." if args[0] is None else args[0]
+        if isinstance(path, int):  # a descriptor
+            link = Path(f"/proc/self/fd/{path}")
+            path = link.readlink() if link.is_symlink() else None
         if isinstance(path, str | bytes | os.PathLike):
             self._note_read(path, self._add_folder)
+        else:
+            self._note_unknown("lists a folder by its descriptor")
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
         source = self._resolved(args[0])

@@ -75,10 +75,10 @@ def money(amount: float) -> str:
 
 
 def setting(value: object) -> str:
-    """Format a hyperparameter's value for a table or a line."""
+    """Format a hyperparameter's value for a table or a line; line breaks and the like in a text are escaped."""
     if type(value) is float:
         return figure(value)
-    return value if isinstance(value, str) else json.dumps(value)
+    return escaped(value) if isinstance(value, str) else json.dumps(value)
 
 
 def settings(params: Mapping[str, object], names: Iterable[str]) -> str:

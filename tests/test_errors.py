@@ -91,6 +91,7 @@ def test_settings_read_like_the_file():
     text = "lr=0.001 n=123456 aug=low layers=[8, 4] on=true none=null"
     assert settings(params, (*params, "absent")) == text
     assert setting("[red]") == "[red]"
+    assert setting("two\nlines") == r"two\nlines"
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,8 @@ def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) ->
         (str(Path(sweep.__file__)), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/keras_trainable.py"), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/session.py"), False),
+        (str(Path(sweep.__file__).parents[1] / "trainables/keras_private.py"), False),
+        (str(Path(sweep.__file__).parents[1] / "trainables/tensorflow_private.py"), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/loop/update.py"), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/digits_cnn.py"), True),
         (pytest.__file__, False),

@@ -105,6 +105,17 @@ def _in_a_thread(function: Callable[..., object], *args: object) -> object:
         return pool.submit(function, *args).result()
 
 
+def test_files_that_are_opened_by_the_descriptor_of_their_folder(tmp_path: Path, reads: Reads) -> None:
+    (tmp_path / "input").write_text("1")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.close(os.open("input", os.O_RDONLY, dir_fd=folder))
+    os.listdir(folder)  # noqa: PTH208  # Path has no descriptors
+    os.close(folder)
+    (reason,) = reads.unknown
+    assert reason.endswith("opens a file relative to a folder's descriptor")
+    assert str(tmp_path) in reads.folders
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_that_is_read_is_known(name: str, tmp_path: Path) -> None:

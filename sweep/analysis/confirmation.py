@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
-from sweep import statistics
-from sweep.analysis import Sweep, Trial
+from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import UNFINISHED, Params, Role, Status
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import Objective, objective
-from sweep.statistics import ALPHA, LEAST, TOO_FEW
+from sweep.statistics.intervals import ALPHA
+from sweep.statistics.power import LEAST
+from sweep.statistics.racing import FIRST_SEEDS, look_at_race
+from sweep.statistics.verdicts import TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 
 BROKEN = "did not complete with a fresh seed"
@@ -164,9 +166,9 @@ def _is_usable(one: Run) -> bool:
 
 def _drop_worse(ranked: Candidates) -> Candidates:
     """Return the candidates that the repeats of the search do not show to be worse than the best."""
-    if len(ranked) < 2 or len(ranked[0][1]) < statistics.FIRST_SEEDS:
+    if len(ranked) < 2 or len(ranked[0][1]) < FIRST_SEEDS:
         return ranked
-    look = statistics.look_at_race([losses for _, losses in ranked], statistics.FIRST_SEEDS)
+    look = look_at_race([losses for _, losses in ranked], FIRST_SEEDS)
     return [candidate for place, candidate in enumerate(ranked) if place not in look.out]
 
 
@@ -246,7 +248,7 @@ def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], li
     """Return the racers that continue, and those that drop out now because they are worse than the leader."""
     if len(left) < 2:
         return list(left), []
-    look = statistics.look_at_race([racer.losses for racer in left], seeds)
+    look = look_at_race([racer.losses for racer in left], seeds)
     reason = f"told apart after {len(left[0].losses)} seeds"
     worse = [replace(left[place], behind=look.behind[place], half=look.half[place], out=reason) for place in look.out]
     worse.sort(key=lambda racer: racer.mean)
@@ -257,7 +259,7 @@ def _compare_with_leader(left: Sequence[Racer], seeds: int) -> list[Racer]:
     """Return the racers that are left, the leader first, each with its difference to the leader."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    look = statistics.look_at_race([racer.losses for racer in left], seeds)
+    look = look_at_race([racer.losses for racer in left], seeds)
     compared = list(left)
     for place, racer in enumerate(left):
         if place != look.leader:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from sweep.analysis import Outline
+from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import WHOLE, EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from sweep import statistics
-from sweep.analysis import Sweep, Trial, confirmation, of_other_code, same_objectives, varying
+from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
+from sweep.analysis.differences import of_other_code, same_objectives, varying
+from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
-from sweep.statistics import Compared, Verdict
+from sweep.statistics.intervals import Z, interval_of_mean, interval_of_share, shared_by_folds
+from sweep.statistics.verdicts import Compared, Verdict, compare, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
@@ -73,9 +75,9 @@ def judge(
     compared: dict[int, Compared] = {}
     if front and tables and not any(reasons[row] for row in front):
         if len(tables) > 1:
-            compared = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+            compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
-            compared = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+            compared = compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     return {row: compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
@@ -310,8 +312,8 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
         if values:
             std = stdev(values) if len(values) > 1 else None
             folds = sweep.info.folds
-            shared = statistics.shared_by_folds(folds) if folds else 0.0
-            interval = statistics.interval_of_mean(values, shared=shared)
+            shared = shared_by_folds(folds) if folds else 0.0
+            interval = interval_of_mean(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()
@@ -432,15 +434,15 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
     if is_share(metric) and 0 <= level <= 1:
         method = "Wilson"
         deviation = math.sqrt(level * (1 - level))
-        low, high = statistics.interval_of_share(level * examples, examples)
+        low, high = interval_of_share(level * examples, examples)
     elif metric == LOSS and loss_deviation is not None:
         method = "bootstrap"
         deviation = loss_deviation
-        half = statistics.Z * deviation / math.sqrt(examples)
+        half = Z * deviation / math.sqrt(examples)
         low, high = level - half, level + half
     else:
         return None
-    difference = statistics.Z * math.sqrt(2 / examples) * deviation
+    difference = Z * math.sqrt(2 / examples) * deviation
     return HeldOut(metric, level, examples, deviation, low, high, difference, method)
 
 
@@ -451,7 +453,7 @@ def is_share(metric: str) -> bool:
 
 def examples_for(difference: float, deviation: float) -> int:
     """Return how many examples reduce the sampling error of a difference of two means below ``difference``."""
-    return math.ceil(2 * (deviation * statistics.Z / difference) ** 2)
+    return math.ceil(2 * (deviation * Z / difference) ** 2)
 
 
 def noise_of(ranking: Ranking, read: Tables) -> HeldOut | None:

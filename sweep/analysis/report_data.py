@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sweep.analysis import Sweep, Trial, of_tables
+from sweep.analysis.sweep_rows import Sweep, Trial, of_tables
 from sweep.events import ERRORED, Status
 from sweep.prices import COST
 from sweep.space.objectives import objective

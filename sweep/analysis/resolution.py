@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep import statistics
 from sweep.analysis.ranking import HeldOut, Ranking, noise_of
-from sweep.statistics import LEAST
+from sweep.statistics.power import LEAST, detectable_difference, spread_over_seeds
 from sweep.store.tables import Tables
 
 
@@ -36,9 +35,9 @@ def resolution_of(ranking: Ranking, read: Tables, seeds: int) -> Resolution:
     With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
     """
     scores = [row.scores[0].values for row in ranking.rows if row.completed and row.scores]
-    spread = statistics.spread_over_seeds(scores)
+    spread = spread_over_seeds(scores)
     by_seeds = None
     if spread is not None and seeds >= LEAST:
-        by_seeds = statistics.detectable_difference(spread, seeds, configurations=2)
+        by_seeds = detectable_difference(spread, seeds, configurations=2)
     examples = noise_of(ranking, read)
     return Resolution(by_seeds, None if examples is None else examples.difference, spread, examples)

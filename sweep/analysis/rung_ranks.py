@@ -17,7 +17,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import SweepInfo
 
 if TYPE_CHECKING:
-    from sweep.analysis import Sweep
+    from sweep.analysis.sweep_rows import Sweep
     from sweep.store.tables import Tables
 
 MOST_RUNGS = 6  # maximum number that is measured; a rule that decides after every epoch has more
@@ -73,7 +73,7 @@ def measure(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     """Return the result of `measure` for the sweep in a folder. Raises `StoreError`."""
-    from sweep.analysis import of_tables
+    from sweep.analysis.sweep_rows import of_tables
     from sweep.store import reading
 
     objectives = folder.read_info().objectives

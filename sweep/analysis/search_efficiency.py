@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from sweep import statistics
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.events import Role, Status
 from sweep.space.objectives import Objective, objective
+from sweep.statistics.intervals import Z
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
@@ -87,7 +87,7 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
     value = max(min(value, 1.0), -1.0)
     if count < 5 or abs(value) > 1 - 1e-12:
         return Correlation(count, value, None, None)
-    half = statistics.Z * math.sqrt((1 + value * value / 2) / (count - 3))
+    half = Z * math.sqrt((1 + value * value / 2) / (count - 3))
     return Correlation(count, value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweep.analysis import Sweep, Trial, of_tables, varying
+from sweep.analysis.differences import varying
 from sweep.analysis.live_status import Follower
+from sweep.analysis.sweep_rows import Sweep, Trial, of_tables
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study

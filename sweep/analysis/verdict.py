@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.analysis import Trial, read
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import Ranked, Ranking, rank
+from sweep.analysis.sweep_rows import Trial, read
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
-from sweep.statistics import LEAST, TOO_FEW, Verdict
+from sweep.statistics.power import LEAST
+from sweep.statistics.verdicts import TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder, folders
 from sweep.text import counted, printable, score, setting, shortened, trials_named
 

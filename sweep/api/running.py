@@ -23,7 +23,8 @@ from rich.text import Text
 
 from sweep import analysis
 from sweep import spec as specs
-from sweep.api import LoadedSweep, loaded, trainables
+from sweep.api import LoadedSweep, trainables
+from sweep.api.loading import loaded
 from sweep.api.trainables import Given, alone, kept_process
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event

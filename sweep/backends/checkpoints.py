@@ -31,7 +31,7 @@ from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line, in_short
 from sweep.events import EpochReported, Inputs, Status, decode, encode
-from sweep.store import process, removed_if_it_fails
+from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
 

@@ -10,7 +10,7 @@ from sweep.backends.job import Job
 from sweep.backends.protocol import Order
 from sweep.errors import StoreError
 from sweep.events import EpochReported
-from sweep.store import replacing
+from sweep.store.disk import replacing
 
 MOVE_S = 15.0
 """Approximate time to continue in a new process; trials that need less than this stay where they are."""

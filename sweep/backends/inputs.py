@@ -11,12 +11,27 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sweep import native_readers
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
 from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
 
 _RELATIVE = "./"
+
+
+def record(job: Job, *, is_own_process: bool) -> None:
+    """Record from now on what the trials of a sweep read in this process.
+
+    Arguments:
+        is_own_process: whether the process does nothing else, so that everything it reads belongs to trials.
+    """
+    recorder.install()
+    native_readers.install()
+    recorder.begin_session(f"{job.folder} {job.session}", module_files(job).values())
+    recorder.exclude(job.folder)
+    if is_own_process:
+        recorder.record_always()
 
 
 def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:

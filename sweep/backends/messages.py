@@ -9,7 +9,7 @@ from functools import partial
 
 from sweep.backends.job import Job
 from sweep.errors import StoreError
-from sweep.store import replacing
+from sweep.store.disk import replacing
 from sweep.store.object_store import ObjectStore, repeat
 
 _SEND_S, _HEAR_S = 0.5, 2.0

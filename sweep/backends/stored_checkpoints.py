@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.store import process, removed_if_it_fails, waiting_for
+from sweep.store.disk import process, removed_if_it_fails
+from sweep.store.locks import waiting_for
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, patiently
 from sweep.store.remote import AWAY_S
 

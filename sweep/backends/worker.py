@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, contract, errors, native_readers, prices
+from sweep import backends, contract, errors, prices
 from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
@@ -38,7 +38,6 @@ from sweep.contract import (
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.read_recorder import recorder
 from sweep.state import imports, trials
 from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
@@ -102,12 +101,7 @@ class Worker:
         node: Node | None = None,
     ) -> None:
         job.prepare()
-        recorder.install()
-        native_readers.install()
-        recorder.begin_session(f"{job.folder} {job.session}", inputs.module_files(job).values())
-        recorder.exclude(job.folder)
-        if node is not None:  # the process is for trials alone
-            recorder.record_always()
+        inputs.record(job, is_own_process=node is not None)
         self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse

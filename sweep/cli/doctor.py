@@ -16,7 +16,9 @@ from sweep.cli import options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.doctor import Finding, Resources, Run
+    from sweep.doctor.findings import Finding
+    from sweep.doctor.probes import Resources
+    from sweep.doctor.programs import Run
 
 STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "red"}
 CLUSTER_TIMEOUT_S = 60.0
@@ -37,7 +39,8 @@ MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
-    from sweep.doctor import Level, run_command
+    from sweep.doctor.findings import Level
+    from sweep.doctor.programs import run_command
     from sweep.render import console, document
 
     given = Round(run_command, os.environ, results, timeout, address)
@@ -75,18 +78,17 @@ class Round:
 
 def examine(given: Round) -> Iterator[Finding]:
     """Run all checks, quick ones first, and yield their findings."""
-    from sweep import doctor as checks
-    from sweep.doctor import gpu_checks, host_checks
+    from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
     machine = host_checks.gather(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
-    driver = checks.gather_gpus(given.run)
-    shown = checks.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    driver = nvidia.gather_gpus(given.run)
+    shown = nvidia.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
-    tensorflow = checks.describe(given.run, given.timeout_s)
+    tensorflow = probes.describe(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)
-    if isinstance(tensorflow, checks.Failure):
+    if isinstance(tensorflow, probes.Failure):
         return
     yield from gpu_checks.presence(driver, shown, tensorflow)
     yield from gpu_checks.driver(shown, tensorflow)
@@ -104,41 +106,39 @@ def examine(given: Round) -> Iterator[Finding]:
 
 
 def _ray(given: Round, here: Resources) -> Iterator[Finding]:
-    from sweep import doctor as checks
     from sweep.backends.ray_tune import ray_folder
-    from sweep.doctor import host_checks
+    from sweep.doctor import host_checks, probes
 
     if given.address is None:
         folder, name = ray_folder.chosen(given.environ)
         yield from host_checks.ray_folder(f"{name} {folder}".strip(), ray_folder.fault_of(folder))
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
-    answer = checks.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
+    answer = probes.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
-    if not isinstance(answer, checks.Failure):
+    if not isinstance(answer, probes.Failure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
-        met = checks.between_nodes(given.run, given.timeout_s, given.address, most_s)
+        met = probes.between_nodes(given.run, given.timeout_s, given.address, most_s)
         yield from host_checks.between_nodes(met)
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     """Check each device, then all of them together; without a GPU, two logical CPU devices."""
-    from sweep import doctor as checks
-    from sweep.doctor import gpu_checks
+    from sweep.doctor import gpu_checks, probes
 
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
-        tried[name] = checks.try_device(given.run, given.timeout_s, name)
+        tried[name] = probes.try_device(given.run, given.timeout_s, name)
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
-    if isinstance(tried.get("gpu:0"), checks.Tried):
-        yield from gpu_checks.limit("gpu:0", checks.share(given.run, given.timeout_s))
+    if isinstance(tried.get("gpu:0"), probes.Tried):
+        yield from gpu_checks.limit("gpu:0", probes.share(given.run, given.timeout_s))
     count = gpus or 2
-    several = None if gpus == 1 else checks.train(given.run, given.timeout_s, count, simulated=not gpus)
+    several = None if gpus == 1 else probes.train(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
         yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
-        alone = checks.train(given.run, given.timeout_s, 1, simulated=False)
+        alone = probes.train(given.run, given.timeout_s, 1, simulated=False)
         yield from gpu_checks.alone(alone)
         if several is not None:
             yield from gpu_checks.scaling(alone, several, gpus)

@@ -342,13 +342,11 @@ def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
             f"# The space that {target} declares.",
             f"name: {name}",
             f"trainable: {trainable}",
-            "method: tpe                             # or grid, random, sobol, gp, cmaes, nsga2",
             "metric: {name: val_loss, goal: minimize} # the tuner's objective",
             "parameters:",
             *rows,
             "epochs: 20                              # as given to the tuner's search()",
             "run_cap: 24                             # configurations to try, the tuner's max_trials",
-            "early_terminate: {type: asha, eta: 3}   # stop the worst two thirds at epochs 3 and 9",
             "",
         ]
     )

@@ -120,7 +120,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
     """
     from sweep.render.report import page
-    from sweep.store import replacing
+    from sweep.store.disk import replacing
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = [*told_apart(ResultsFolder.open(results, name) for name in sweeps).values()]

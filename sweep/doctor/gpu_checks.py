@@ -8,21 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor import (
-    MISSING,
-    MODULE,
-    Failure,
-    Finding,
-    Gpu,
-    Level,
-    Nvidia,
-    Process,
-    Run,
-    Shared,
-    TensorFlow,
-    Trained,
-    Tried,
-)
+from sweep.doctor.findings import Finding, Level
+from sweep.doctor.nvidia import Gpu, Nvidia, Process
+from sweep.doctor.probes import MODULE, Failure, Shared, TensorFlow, Trained, Tried
+from sweep.doctor.programs import MISSING, Run
 from sweep.text import counted
 
 GOOD, POOR = 0.8, 0.5  # shares of perfect scaling

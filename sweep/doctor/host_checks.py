@@ -15,7 +15,8 @@ from packaging.specifiers import SpecifierSet
 
 from sweep import keras_backend
 from sweep.contract import cpus, memory_bytes
-from sweep.doctor import Failure, Finding, Level, Met, Resources, TensorFlow
+from sweep.doctor.findings import Finding, Level
+from sweep.doctor.probes import Failure, Met, Resources, TensorFlow
 from sweep.store.sweep_info import DISTRIBUTION, version_of
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")

@@ -21,7 +21,7 @@ from sweep.events import Status, Value
 from sweep.export import runs
 from sweep.export.runs import Exported, Run, allowed
 from sweep.space.domains import key
-from sweep.store import storing
+from sweep.store.disk import storing
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import encodable
 

@@ -17,8 +17,9 @@ from sweep.analysis import Sweep, Trial, of_tables
 from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
 from sweep.events import Params
-from sweep.store import reading, replacing, storing
+from sweep.store import reading
 from sweep.store.columns import NOT_MEASURED
+from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.reading import numbers
 from sweep.store.sweep_info import DISTRIBUTION, SweepInfo

@@ -19,9 +19,12 @@ from sweep.errors import InputError
 from sweep.events import TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Domain
-from sweep.store import HAS_LOCKS, Follower, lock, log, replacing, storing
+from sweep.store import log
+from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
+from sweep.store.follower import Follower
 from sweep.store.ledger import Change, Ended, Ledger, Reopened, Reported, Started
+from sweep.store.locks import HAS_LOCKS, lock
 
 PERIOD_S = 2.0
 FORMAT = 3

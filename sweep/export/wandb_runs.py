@@ -23,7 +23,7 @@ from typing import Any
 from sweep.events import LOST, Status
 from sweep.export import runs
 from sweep.export.runs import Exported, Run
-from sweep.store import replacing, storing
+from sweep.store.disk import replacing, storing
 from sweep.text import encodable
 
 MAGIC = b":W&B\xe1\xbe\x00"

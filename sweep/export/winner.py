@@ -22,7 +22,7 @@ from sweep.inspection import Source, import_folder
 from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import resolved
-from sweep.store import process, removed_if_it_fails
+from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.folder import ResultsFolder
 from sweep.text import moment, printable
 

@@ -23,7 +23,7 @@ from sweep.analysis.live_status import Ended, Standing, kind_of
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
-from sweep.store import Closing
+from sweep.store.closing import Closing
 from sweep.text import counted, duration, printable, score, settings, trials_named
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
-from sweep.space import DRAWS
 from sweep.space.early_terminate import PausingRule
+from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
-from sweep.statistics import FIRST_SEEDS
+from sweep.statistics.racing import FIRST_SEEDS
 from sweep.text import counted, duration, money, score, setting, settings
 
 WIDTH, HEIGHT = 64, 10

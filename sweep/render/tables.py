@@ -16,8 +16,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import Step, varying, verdict
+from sweep.analysis import Step, verdict
 from sweep.analysis.confirmation import Confirmation, Confirmed
+from sweep.analysis.differences import varying
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params, Status

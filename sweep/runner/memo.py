@@ -22,8 +22,8 @@ from sweep.errors import StoreError
 from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted, trial_epochs
 from sweep.space.domains import key
 from sweep.space.objectives import Objective
-from sweep.store import link
 from sweep.store import log as store_log
+from sweep.store.disk import link
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.ledger import Ended, Ledger, Reported, Started
 from sweep.store.sweep_info import SweepInfo

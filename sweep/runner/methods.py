@@ -23,8 +23,9 @@ from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Factory, Searcher
 from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
-from sweep.space import Space, completed, on_grid
+from sweep.space import Space
 from sweep.space.early_terminate import Own
+from sweep.space.initial_points import completed, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.sweep_file import POPULATIONS, Method

@@ -13,8 +13,10 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import doctor, standard_hyperparameters
+from sweep import standard_hyperparameters
 from sweep.contract import Devices, cpus
+from sweep.doctor import probes
+from sweep.doctor.programs import run_command
 from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
@@ -26,9 +28,10 @@ from sweep.runner.rehearsal import Landscape
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
-from sweep.space import Parameter, Space, allowed_share, domains
+from sweep.space import Parameter, Space, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
 from sweep.space.early_terminate import Own
+from sweep.space.feasible_points import allowed_share
 from sweep.spec import Spec
 from sweep.spec.sweep_file import learns
 from sweep.spec.validation import show
@@ -450,8 +453,8 @@ def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
 def _tpus(spec: Spec) -> Iterator[Problem]:
     if spec.training.get("strategy") != "tpu":
         return
-    found = doctor.tpu(doctor.run_command, PROBE_S)
-    if isinstance(found, doctor.Failure):
+    found = probes.tpu(run_command, PROBE_S)
+    if isinstance(found, probes.Failure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
     elif found:

@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep import analysis, statistics
+from sweep import analysis
 from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
-from sweep.statistics import LEAST, race_level, seeds_for
+from sweep.statistics.power import LEAST, detectable_difference, seeds_for, spread_over_seeds
+from sweep.statistics.racing import FIRST_SEEDS, race_level
 from sweep.store.folder import ResultsFolder, newest
 
 LOOKED_AT = 20  # largest number of sweeps searched, the newest first
@@ -53,13 +54,13 @@ def detectable(
     needed = LEAST if len(spec.metrics) < 2 else seeds_for(count * (count - 1) // 2)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
-        seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
+        seeds, needed = spec.confirm.seeds, FIRST_SEEDS
         if confirming is not None:
             configurations, seeds = confirming.finalists, confirming.seeds
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        tells = statistics.detectable_difference if spec.confirm is None else _told_by_race
+        tells = detectable_difference if spec.confirm is None else _told_by_race
         by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
@@ -102,7 +103,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None
-    spread = statistics.spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
+    spread = spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
     best = ranked.best[0]
     loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
     return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)

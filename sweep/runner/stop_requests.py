@@ -14,7 +14,8 @@ from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce, StoreError
 from sweep.runner import View
 from sweep.runner.coordinator import INTERRUPTED, UNWANTED, Coordinator
-from sweep.store import remote, storing
+from sweep.store import remote
+from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
 from sweep.store.object_store import StoreAway

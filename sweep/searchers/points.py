@@ -14,9 +14,10 @@ from typing import TypeAlias
 import numpy as np
 
 from sweep.events import Event, Params, Value
-from sweep.space import Parameter, Space, near
+from sweep.space import Parameter, Space
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
+from sweep.space.feasible_points import near
 from sweep.store.ledger import TrialState
 
 MAX_ATTEMPTS = 1000

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from sweep.errors import InputError
 from sweep.events import Params, Value
-from sweep.space import Parameter, Space, witness
+from sweep.space import Parameter, Space
 from sweep.space.domains import (
     Categorical,
     Constant,
@@ -28,6 +28,7 @@ from sweep.space.domains import (
 )
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
+from sweep.space.feasible_points import witness
 from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
 from sweep.text import did_you_mean, nearest
 

@@ -14,7 +14,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, JsonValue
 
 from sweep.events import Value
-from sweep.space import Between, Condition, OneOf, same
+from sweep.space import Between, Condition, OneOf
+from sweep.space.conditions import same
 from sweep.space.domains import (
     Beta,
     Categorical,

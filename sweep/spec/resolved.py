@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sweep.events import Params, Value, trial_epochs
-from sweep.space import Space, beside_grid, on_grid
+from sweep.space import Space
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
+from sweep.space.initial_points import beside_grid, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training

@@ -16,18 +16,9 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.events import plain
-from sweep.store import (
-    HAS_LOCKS,
-    is_locked,
-    lock,
-    object_store,
-    process,
-    remote,
-    removed_if_it_fails,
-    replacing,
-    storing,
-    sweep_info,
-)
+from sweep.store import object_store, remote, sweep_info
+from sweep.store.disk import process, removed_if_it_fails, replacing, storing
+from sweep.store.locks import HAS_LOCKS, is_locked, lock
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
 from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from sweep.errors import StoreError
 from sweep.events import Event, NotJson, SessionEnded, TrialEnded, decode, encode
-from sweep.store import Closing, settle, storing
+from sweep.store.closing import Closing
+from sweep.store.disk import settle, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.remote import Writer
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweep.errors import InputError, StoreError, first_line
-from sweep.store import replacing
+from sweep.store.disk import replacing
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend

@@ -21,9 +21,11 @@ import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
 from sweep.events import NULL_PARAMS, decode, natural
-from sweep.store import Follower, log, storing
+from sweep.store import log
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
+from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
+from sweep.store.follower import Follower
 from sweep.store.sweep_info import VERSION
 from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
 

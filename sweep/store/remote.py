@@ -23,7 +23,8 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
-from sweep.store import is_locked, replacing, storing, waiting_for
+from sweep.store.disk import replacing, storing
+from sweep.store.locks import is_locked, waiting_for
 from sweep.store.object_store import (
     LEASE,
     LEASE_S,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, NotJson, decode
-from sweep.store import link, replacing, storing
+from sweep.store.disk import link, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
 from sweep.store.reading import TableWriter

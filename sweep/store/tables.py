@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, plain
-from sweep.store import ledger, log, replacing
+from sweep.store import ledger, log
 from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
+from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import VERSION, Objectives

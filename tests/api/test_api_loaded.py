@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import sweep
-from sweep.api import curves_frame
+from sweep.api.loaded_sweep import curves_frame
 from sweep.cli import main
 from sweep.errors import InputError
 from sweep.events import EpochReported, Status, TrialStarted

@@ -38,6 +38,8 @@ def run(
     folder: Path, trainable: str, faults: list[str], more: str = "", never_comes: str = ""
 ) -> tuple[str, pd.DataFrame]:
     """What the sweep said, and its trials by their faults."""
+    for rank in range(2):
+        (folder / f"read_by_{rank}.txt").write_text("1")
     for name in ("rank_faults.py", "rank_net.py"):
         (folder / name).write_text((Path(__file__).parent / name).read_text())
     (folder / "gang.yaml").write_text(FILE.format(trainable=trainable, faults=json.dumps(faults), more=more))
@@ -92,6 +94,11 @@ def test_of_what_fails_on_one_rank_the_trial_ends_or_goes_on(tmp_path: Path) -> 
     assert "On rank 1:" in found.loc["1 raises", "error"]
     assert found.loc["nothing", ["node", "devices"]].tolist() == ["here", "cpu:0;cpu:1"]
     check(tmp_path, found, FAST)
+    events = [json.loads(line) for line in (tmp_path / "results" / "gang" / "log.jsonl").read_text().splitlines()]
+    ends = [event["facts"]["inputs"] for event in events if event.get("status") == "completed"]
+    assert ends
+    for read in ends:
+        assert {"./read_by_0.txt", "./read_by_1.txt"} <= read["files"].keys()
     joined = [line.split() for line in (tmp_path / "joined.txt").read_text().splitlines()]
     assert len(joined) == 2 * 4  # three gangs were lost; trials before shared theirs
     assert len({(pid, address) for _, pid, address in joined}) == len(joined)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweep.cli import GROUPS, main
+from sweep.cli import main
+from sweep.cli.commands import GROUPS
 
 ROOT = Path(__file__).parents[2]
 MAIN_JOB = ROOT / "search_spaces" / "lr_wd_aug.yaml"

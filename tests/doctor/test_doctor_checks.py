@@ -8,7 +8,7 @@ import pytest
 from transcripts import RECORDED, Transcript, findings
 
 from sweep.cli.doctor import Round, examine
-from sweep.doctor import Level
+from sweep.doctor.findings import Level
 
 TROUBLES = {
     "h100_nvlink": {("capability", "note", "compiled from PTX")},

@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor import MISSING, Failure, Gpu, Level, Nvidia, Ran, Shared, TensorFlow, Trained, Tried, gpu_checks
+from sweep.doctor import gpu_checks
+from sweep.doctor.findings import Level
 from sweep.doctor.gpu_checks import PIPES
+from sweep.doctor.nvidia import Gpu, Nvidia
+from sweep.doctor.probes import Failure, Shared, TensorFlow, Trained, Tried
+from sweep.doctor.programs import MISSING, Ran
 
 BUILD = TensorFlow(
     "2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"), ()

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor import Failure, Level, Met, TensorFlow, host_checks
+from sweep.doctor import host_checks
+from sweep.doctor.findings import Level
 from sweep.doctor.host_checks import Disk, Host
+from sweep.doctor.probes import Failure, Met, TensorFlow
 
 GIB = 2**30
 HOST = Host(

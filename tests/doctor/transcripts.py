@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.cli.doctor import Round, examine
-from sweep.doctor import MISSING, Finding, Ran
+from sweep.doctor.findings import Finding
+from sweep.doctor.programs import MISSING, Ran
 
 RECORDED = Path(__file__).parent / "recorded"
 

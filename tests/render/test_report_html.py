@@ -15,7 +15,8 @@ from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.errors import InputError
 from sweep.events import Status
-from sweep.render.report import SCRIPTS, page
+from sweep.render.report import page
+from sweep.render.report.html_page import SCRIPTS
 
 VOID = {"meta", "link", "br", "input", "img"}
 ECHARTS = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"  # of 6.1.0 as published
@@ -120,7 +121,7 @@ def test_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_epochs_are_thinned_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweep.render.report.POINTS", 200)
+    monkeypatch.setattr("sweep.render.report.html_page.POINTS", 200)
     events = [event for n in range(20) for event in trial(n, {"x": n}, [0.1] * 50, Status.COMPLETED)]
     html = page([written(tmp_path, events)])
     assert "Of each trial 10 epochs at most are drawn" in html

@@ -54,7 +54,7 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/__init__.py:load_with_text",
+    "reading the file": "spec/loading.py:load_with_text",
     "checking": "runner/planning.py:check",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",

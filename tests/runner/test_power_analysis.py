@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-from sweep import statistics
 from sweep.cli import main
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.power_analysis import Known, detectable, earlier
 from sweep.spec import parse
+from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -59,8 +59,8 @@ def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int,
         losses = draws.normal(size=(finalists, seeds))
         losses[1:] += told
         left = list(range(finalists))
-        for done in range(statistics.FIRST_SEEDS, seeds + 1):
-            look = statistics.look_at_race(losses[left, :done], seeds) if len(left) > 1 else None
+        for done in range(FIRST_SEEDS, seeds + 1):
+            look = look_at_race(losses[left, :done], seeds) if len(left) > 1 else None
             left = [one for place, one in enumerate(left) if look is None or place not in look.out]
         out += 1 not in left
     assert 0.45 < out / races < 0.75

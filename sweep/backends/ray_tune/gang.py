@@ -22,11 +22,12 @@ from msgspec import structs
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweep.backends import Job
+from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.rank import Told, TrialRank, of_epoch, ready, told
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
+from sweep.events import Inputs
 
 HEARTBEAT_S, REGISTER_S = 10.0, 60.0
 BEGIN_S = 600.0  # between the ends of `begin` on two ranks, each of which traces by itself
@@ -105,7 +106,11 @@ class Gang:
         return int(mine)
 
     def facts(self) -> Facts:
-        """Return the facts of rank 0, with the nodes and devices of all ranks."""
+        """Return the facts of rank 0, with the nodes and devices of all ranks.
+
+        What the other ranks have read is added to the record of this process.
+        """
+        self._absorb_reads()
         facts = self._here.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
@@ -127,6 +132,20 @@ class Gang:
         if self._local is None:
             raise RuntimeError("no trial has begun")
         return self._local
+
+    def _absorb_reads(self) -> None:
+        if self._attendance is not None:  # its peers receive no calls
+            inputs.absorb(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
+            return
+        answers, lost = self._answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
+        for rank, answer in answers.items():
+            if answer.error:
+                lost[rank] = answer.text
+            else:
+                inputs.absorb(answer.value, self._job)
+        for rank, reason in lost.items():
+            unknown = f"what rank {rank} has read is not known ({reason})"
+            inputs.absorb(Inputs(unknown=(unknown,)), self._job)
 
     def _leave(self, reason: str) -> None:
         """Leave the other ranks, but wait only briefly: while ranks connect, TensorFlow blocks a rank that leaves."""

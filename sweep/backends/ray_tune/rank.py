@@ -13,7 +13,7 @@ from typing import Any
 import ray
 
 from sweep import errors
-from sweep.backends import Job, Surroundings, checkpoints, memory
+from sweep.backends import Job, Surroundings, checkpoints, inputs, memory
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.functions import RANKED_METHODS, load_trainable
@@ -88,6 +88,7 @@ class TrialRank:
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record(job)
+        inputs.record(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
         imports.seed(job.data_seed)  # for the life of this process
@@ -161,6 +162,10 @@ class TrialRank:
             return of_epoch(heard)
 
         return self._together(train)
+
+    def inputs(self) -> Told:
+        """Return what this process has read so far."""
+        return told(lambda: inputs.of_process(self._job, inputs.declared_by(self._trainable)))[0]
 
     def _load(self, before: str = "") -> str:
         with self._surroundings.inside():

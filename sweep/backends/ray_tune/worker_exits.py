@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweep.backends import Job, Lost
-from sweep.store import process
+from sweep.store.disk import process
 from sweep.text import printable
 
 PREEMPTED = "actor's node was preempted"  # its end was announced

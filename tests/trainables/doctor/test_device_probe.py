@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sweep.cli.doctor import Round, examine
-from sweep.doctor import Level, Ran, run_command
+from sweep.doctor.findings import Level
+from sweep.doctor.programs import Ran, run_command
 from trainables.doctor import device_probe
 
 pytestmark = pytest.mark.keras

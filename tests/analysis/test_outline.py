@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
+from sweep.analysis.outline import Outline
 from sweep.events import Role, TrialStarted
 from sweep.space.early_terminate import Asha
 from sweep.space.objectives import Objective

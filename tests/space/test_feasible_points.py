@@ -8,9 +8,10 @@ from statistics import fmean
 
 import pytest
 
-from sweep.space import Condition, OneOf, Parameter, Space, near, witness
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Normal, Tied, Uniform, key
 from sweep.space.expressions import Expression
+from sweep.space.feasible_points import near, witness
 
 
 def space(domains: dict[str, Domain], *constraints: str) -> Space:

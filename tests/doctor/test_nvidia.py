@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 from transcripts import Transcript
 
-from sweep import doctor
-from sweep.doctor import MISSING, Gpu, Nvidia, Ran
+from sweep.doctor import nvidia
+from sweep.doctor.nvidia import Gpu, Nvidia
+from sweep.doctor.programs import MISSING, Ran
 
 
 def test_an_old_driver_is_asked_for_less() -> None:
-    answers = doctor.gather_gpus(Transcript("k80_old"))
+    answers = nvidia.gather_gpus(Transcript("k80_old"))
     assert [gpu.capability for gpu in answers.gpus] == [None, None]
     assert answers.gpus[1] == Gpu(
         1, "GPU-00000001-1c2d-3e4f-5a6b-7c8d9e0f1a2b", "Tesla K80", "470.256.02", 11441, 0, None, True, 0, None
@@ -16,12 +17,12 @@ def test_an_old_driver_is_asked_for_less() -> None:
 
 
 def test_no_program_and_no_gpu_are_no_failure() -> None:
-    assert doctor.gather_gpus(lambda command, timeout_s: Ran(MISSING, "")) == Nvidia()
-    assert doctor.gather_gpus(lambda command, timeout_s: Ran(6, "No devices were found")) == Nvidia()
+    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(MISSING, "")) == Nvidia()
+    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(6, "No devices were found")) == Nvidia()
 
 
 def test_a_hanging_program_is_a_failure() -> None:
-    assert doctor.gather_gpus(lambda command, timeout_s: Ran(None, "")).failure == "no answer in time"
+    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(None, "")).failure == "no answer in time"
 
 
 def test_links_are_read_past_escapes_and_network_cards() -> None:
@@ -33,8 +34,8 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
         "GPU10\tPXB\tSYS\tNODE\t X \t64-127\n"
         "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
     )
-    assert doctor.parse_links(matrix) == {(0, 1): "NV12", (0, 10): "PXB", (1, 10): "NODE"}
-    assert doctor.parse_links("") == {}
+    assert nvidia.parse_links(matrix) == {(0, 1): "NV12", (0, 10): "PXB", (1, 10): "NODE"}
+    assert nvidia.parse_links("") == {}
 
 
 @pytest.mark.parametrize(
@@ -52,4 +53,4 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
 )
 def test_visible_devices_as_cuda_reads_them(setting: str | None, indices: list[int]) -> None:
     gpus = tuple(Gpu(i, f"GPU-{letter * 4}", "X", "600") for i, letter in enumerate("abc"))
-    assert [g.index for g in doctor.visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices
+    assert [g.index for g in nvidia.visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sweep import statistics
+from sweep.statistics.racing import look_at_race, race_level
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -20,9 +20,9 @@ import racing as benchmark
 def test_two_racers_are_compared_by_a_paired_t_test() -> None:
     rng = np.random.default_rng(1)
     losses = rng.normal(size=(2, 6)) + np.array([[0.0], [0.4]])
-    looked = statistics.look_at_race(losses.tolist(), 8)
+    looked = look_at_race(losses.tolist(), 8)
     test = stats.ttest_rel(losses[1 - looked.leader], losses[looked.leader])
-    interval = test.confidence_interval(1 - statistics.race_level(2, 8))
+    interval = test.confidence_interval(1 - race_level(2, 8))
     other = 1 - looked.leader
     assert looked.behind[other] == pytest.approx(losses[other].mean() - losses[looked.leader].mean())
     assert looked.half[other] == pytest.approx((interval.high - interval.low) / 2)
@@ -31,34 +31,34 @@ def test_two_racers_are_compared_by_a_paired_t_test() -> None:
 def test_the_residuals_are_those_of_two_ways() -> None:
     rng = np.random.default_rng(2)
     losses = rng.normal(size=(4, 5)) + 10 * rng.normal(size=5)  # seeds differ by far more than configurations
-    looked = statistics.look_at_race(losses.tolist(), 5)
+    looked = look_at_race(losses.tolist(), 5)
     residuals = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
     error = math.sqrt(2 * (residuals**2).sum() / 12 / 5)
-    expected = stats.t(12).ppf(1 - statistics.race_level(4, 5) / 2) * error
+    expected = stats.t(12).ppf(1 - race_level(4, 5) / 2) * error
     assert min(looked.half) == pytest.approx(expected)
 
 
 def test_one_with_a_far_larger_spread_is_judged_by_its_own() -> None:
     losses = np.random.default_rng(3).normal(size=(8, 8)) + 5.0
     losses[7] = 30.0 * losses[7] - 100.0
-    looked = statistics.look_at_race(losses.tolist(), 8)
+    looked = look_at_race(losses.tolist(), 8)
     assert looked.half[7] > 1.2 * min(looked.half)
 
 
 def test_levels_add_up_to_five_percent() -> None:
-    assert 7 * 28 * statistics.race_level(8, 8) == pytest.approx(0.05)
-    assert statistics.race_level(1, 2) == 0.05
+    assert 7 * 28 * race_level(8, 8) == pytest.approx(0.05)
+    assert race_level(1, 2) == 0.05
 
 
 @pytest.mark.parametrize("losses", [[[1.0], [2.0]], [[1.0, 1.0]]])
 def test_nobody_is_told_apart_by_one_seed_or_alone(losses: list[list[float]]) -> None:
-    looked = statistics.look_at_race(losses, 8)
+    looked = look_at_race(losses, 8)
     assert looked.out == ()
     assert set(looked.half) == {math.inf}
 
 
 def test_scores_without_any_noise_are_told_apart_and_equal_ones_are_not() -> None:
-    assert statistics.look_at_race([[0.1 + 0.2] * 3, [0.3] * 3, [0.4] * 3], 8).out == (2,)
+    assert look_at_race([[0.1 + 0.2] * 3, [0.3] * 3, [0.4] * 3], 8).out == (2,)
 
 
 def test_a_simulated_race() -> None:

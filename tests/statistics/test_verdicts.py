@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from sweep import statistics
-from sweep.statistics import Verdict, compare
+from sweep.statistics.intervals import ALPHA
+from sweep.statistics.power import LEAST, seeds_for
+from sweep.statistics.verdicts import Verdict, compare, compare_fronts
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
 
@@ -46,7 +47,7 @@ def test_goals_are_mirrored() -> None:
 @pytest.mark.parametrize(("seeds", "expected"), [(5, UNDECIDED), (6, WORSE)])
 def test_two_configurations_need_six_seeds(seeds: int, expected: Verdict) -> None:
     assert told(table(0.9, 0.1, seeds=seeds))[1] is expected
-    assert 2 * 2.0**-5 > statistics.ALPHA >= 2 * 2.0**-6
+    assert 2 * 2.0**-5 > ALPHA >= 2 * 2.0**-6
 
 
 @pytest.mark.parametrize("others", [1, 2, 3, 7, 26])
@@ -63,7 +64,7 @@ def test_seeds_that_would_tell_do_tell() -> None:
     few = table(0.55, 0.5, seeds=4, noise=0.05, start=3)
     first, second = compare(few, maximize=True).values()
     more = (first.more or second.more or 0) + 4
-    assert statistics.LEAST <= more < 100
+    assert LEAST <= more < 100
     told_apart = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
     assert told_apart >= 5
 
@@ -99,7 +100,7 @@ def test_one_alone_and_none() -> None:
 def test_one_seed_each_needs_so_many_more() -> None:
     found = compare({name: {0: name / 10} for name in range(4)}, maximize=True)
     assert {one.verdict for one in found.values()} == {UNDECIDED}
-    assert found[0].more == statistics.LEAST - 1
+    assert found[0].more == LEAST - 1
     assert (found[0].difference, found[0].difference_low) == (pytest.approx(-0.3), None)
 
 
@@ -122,12 +123,12 @@ def test_many_seeds_and_many_configurations() -> None:
 def test_a_front_has_verdicts() -> None:
     quality = table(0.9, 0.5, 0.4, 0.89, seeds=10, noise=0.02)
     cost = table(9.0, 1.0, 2.0, 9.05, seeds=10, noise=0.2, start=1)
-    found = statistics.compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
+    found = compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
     assert [one.verdict for one in found.values()] == [BEST, BEST, WORSE, TIES]
     few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
-    undecided = statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])
-    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, statistics.seeds_for(6) - 5)}
-    assert statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
+    undecided = compare_fronts(few, maximize=[True, False], front=[0, 1])
+    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, seeds_for(6) - 5)}
+    assert compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
 
 
 NOISES: dict[str, Callable[[np.random.Generator, tuple[int, int]], np.ndarray]] = {
@@ -202,7 +203,7 @@ def test_the_first_by_lucky_seeds_is_never_worse_nor_one_that_is_ahead_of_it() -
 
 
 def test_seeds_for_one_comparison_is_the_least() -> None:
-    assert statistics.seeds_for(0) == statistics.seeds_for(1) == statistics.LEAST == 6
+    assert seeds_for(0) == seeds_for(1) == LEAST == 6
     assert math.isclose(2.0 ** (1 - 6), 0.03125)
 
 

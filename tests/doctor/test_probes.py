@@ -1,51 +1,10 @@
-"""Commands and programs that the doctor asks."""
-
 from __future__ import annotations
-
-import sys
 
 import pytest
 
-from sweep import doctor
-from sweep.doctor import MISSING, Failure, Met, Ran, run_command
-
-
-def python(code: str, timeout_s: float = 300) -> Ran:
-    return run_command([sys.executable, "-c", code], timeout_s)
-
-
-def test_output_and_log_are_kept_apart() -> None:
-    ran = python("import os, sys; print('out', os.environ['TF_CPP_MIN_LOG_LEVEL']); sys.stderr.write('log')")
-    assert ran == Ran(0, "out 0\n", "log")
-
-
-def test_what_is_missing_is_no_exception() -> None:
-    assert run_command(["no-such-program-here"], 5).code == MISSING
-    assert run_command(["/"], 5).code == MISSING - 1
-
-
-def test_an_abort_is_told() -> None:
-    reason = python("import os, sys; sys.stderr.write('probe: xla\\nF0000 Check failed: no\\n'); os.abort()").reason
-    assert reason == "aborted by SIGABRT during xla; F0000 Check failed: no"
-
-
-def test_a_hanging_program_ends_with_its_children() -> None:
-    ran = run_command(["sh", "-c", "echo 'probe: all-reduce' >&2; sleep 3600 & wait"], 2.0)
-    assert ran.code is None
-    assert ran.reason == "no answer in time during all-reduce"
-
-
-def test_the_last_telling_line_is_the_reason() -> None:
-    log = (
-        "I0000 00:00:1790000000.000000    4242 a.cc:1] loading\n"
-        "E0000 00:00:1790000000.000000    4242 b.cc:2] failed to load PTX\n"
-        "tidying up\n"
-    )
-    assert Ran(1, "", log).reason == "exit code 1; failed to load PTX"
-    assert Ran(1, "", "nothing of note\n").reason == "exit code 1; nothing of note"
-    assert Ran(1, "", "").reason == "exit code 1"
-    assert Ran(0, "", log).logged("LOADING") == "loading"
-    assert Ran(0, "", log).logged("cuDNN") is None
+from sweep.doctor import probes
+from sweep.doctor.probes import Failure, Met
+from sweep.doctor.programs import Ran
 
 
 @pytest.mark.parametrize(
@@ -65,7 +24,7 @@ def test_the_last_telling_line_is_the_reason() -> None:
     ],
 )
 def test_answers_of_a_cluster(ran: Ran, expected: object) -> None:
-    assert doctor.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
+    assert probes.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
 
 
 def test_tensorflows_complaint_is_kept() -> None:
@@ -74,7 +33,7 @@ def test_tensorflows_complaint_is_kept() -> None:
         '"architectures": [], "gpus": [{"name": "X", "capability": null}]}'
     )
     log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
-    found = doctor.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
+    found = probes.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
     assert not isinstance(found, Failure)
     assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
 
@@ -101,9 +60,9 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
     ],
 )
 def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
-    assert doctor.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+    assert probes.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
 
 
 def test_what_keeps_tensorflow_from_tpus() -> None:
-    assert doctor.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
-    assert doctor.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")
+    assert probes.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
+    assert probes.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from strategies import finite_domains, spaces
 
 from sweep.errors import InputError
-from sweep.space import MAX_ENUMERATED, Between, Condition, OneOf, Parameter, Space
+from sweep.space import Between, Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Constant, IntUniform, LogUniform, Tied, Uniform, contains, key
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
+from sweep.space.search_space import MAX_ENUMERATED
 
 E = Expression.parse
 OPTIMIZER = Parameter("optimizer", Categorical(("sgd", "adam")))

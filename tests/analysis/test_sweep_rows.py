@@ -1,6 +1,7 @@
 import pytest
 
-from sweep.analysis import ranking, read, varying, verdict
+from sweep.analysis import ranking, verdict
+from sweep.analysis.sweep_rows import read
 from sweep.events import Status
 from sweep.render.tables import ranking_grid
 
@@ -38,9 +39,3 @@ def test_a_parameter_that_is_null_is_there_and_one_that_is_absent_is_not(sweep_o
     assert verdict.sentence(ranked).startswith("The best was kind=a, norm=null (trial 0)")
     cells = [dict(zip(ranking_grid(ranked).columns, row, strict=True))["norm"] for row in ranking_grid(ranked).rows]
     assert cells == ["null", "", "layer"]
-
-
-def test_varying_parameters_are_those_that_differ_or_are_absent_somewhere():
-    params = [{"a": 1, "b": [1], "c": True, "d": 0.5}, {"a": 1, "b": [2], "c": 1, "d": 0.5, "e": 1}]
-    assert varying(params) == ("b", "c", "e")
-    assert varying(params[:1]) == varying([]) == ()

@@ -1,0 +1,59 @@
+"""In what sweeps and configurations that are compared differ: objectives, code, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweep.analysis.sweep_rows import Sweep
+from sweep.errors import InputError, Problem
+from sweep.events import Value
+from sweep.store import sweep_info
+from sweep.store.sweep_info import Objectives
+
+_ABSENT = object()
+
+
+def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
+    """Return the common objectives of the sweeps.
+
+    Raises `InputError` if they differ, as no common order exists then.
+    """
+    first = sweeps[0]
+    problems = [
+        Problem(
+            str(other.folder.path),
+            f"its objective is {_words(other.objectives)}, but that of {first.folder.path} is "
+            f"{_words(first.objectives)}",
+            "compare sweeps of one objective",
+        )
+        for other in sweeps
+        if other.objectives != first.objectives
+    ]
+    if problems:
+        raise InputError(problems)
+    return first.objectives
+
+
+def _words(objectives: Objectives) -> str:
+    return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
+
+
+def of_other_code(sweeps: Sequence[Sweep]) -> str:
+    """Describe in what trainings differ besides their parameters, such as code or packages; "" if nothing is known."""
+    mixed = [sweep.name for sweep in sweeps if sweep.info.is_mixed]
+    told = []
+    if mixed:
+        of = f" of {' and '.join(mixed)}" if len(sweeps) > 1 else ""
+        told.append(
+            f"The code or a version of its packages has changed since the beginning{of}: "
+            "scores from before and after may not compare."
+        )
+    if differing := sweep_info.differing(sweep.info for sweep in sweeps):
+        told.append(f"These sweeps differ in more than their parameters: in {', '.join(differing)}.")
+    return " ".join(told)
+
+
+def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+    """Return the parameters that differ between the configurations or are missing in some, in the file's order."""
+    names = dict.fromkeys(name for one in params for name in one)
+    return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)

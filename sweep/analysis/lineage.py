@@ -1,0 +1,33 @@
+"""The lineage of a trial: in a population, a copy goes on from an epoch of its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sweep.analysis.sweep_rows import Trial
+from sweep.events import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A range of a trial's epochs that were trained by one trial: itself or one of its ancestors."""
+
+    trial: int
+    first: int  # epoch
+    last: int
+    params: Mapping[str, Value]
+
+
+def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
+    """Return the steps of a trial in the order of their epochs; a trial that is no copy has one."""
+    known = {trial.trial: trial for trial in trials}
+    found: list[Step] = []
+    trial, last = known[number], known[number].epochs
+    while True:
+        first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
+        if last > first:  # otherwise it was replaced before it trained
+            found.append(Step(trial.trial, first + 1, last, trial.params))
+        if trial.parent is None:
+            return tuple(reversed(found))
+        trial, last = known[trial.parent], first

@@ -1,0 +1,87 @@
+"""The outline of a sweep file: what is known of a sweep before its first event and is needed to show its progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweep.events import EpochReported, Params, trial_epochs
+from sweep.space import early_terminate
+from sweep.space.early_terminate import EarlyTermination, NoTermination
+from sweep.space.objectives import Objective, objective
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec
+
+_NO_RULE = NoTermination()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets that may end the sweep before its trials do; ``gpus`` is the number of GPUs of one trial."""
+
+    hours: float | None = None
+    gpu_hours: float | None = None
+    epochs: int | None = None
+    money: float | None = None
+    gpus: float = 0.0
+    shared: bool = False  # trials share GPUs; each epoch measures its part of one
+
+    @classmethod
+    def of(cls, spec: Spec) -> Limits:
+        """Return the budgets of a sweep file."""
+        return cls(
+            hours=spec.budget.hours,
+            gpu_hours=spec.budget.gpu_hours,
+            epochs=spec.budget.epochs,
+            money=spec.budget.money,
+            gpus=spec.resources.trial_gpus,
+            shared=spec.resources.gpus == "auto",
+        )
+
+    def gpu_s(self, epoch: EpochReported) -> float:
+        """Return the GPU-seconds that an epoch took, over all GPUs of its trial."""
+        return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The part of a sweep file that the views of the sweep need."""
+
+    name: str = ""
+    metric: str = ""  # of the first objective
+    goal: str = ""
+    objectives: int = 1
+    varying: tuple[str, ...] = ()  # the parameters that differ between configurations
+    total: int | None = None  # number of trials of the search and the baseline, if known
+    repeats: int = 1
+    epochs: int = 1  # of a trial whose parameters do not set it
+    decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
+    rule: EarlyTermination = _NO_RULE
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(cls, spec: Spec) -> Outline:
+        """Return the outline of a sweep file."""
+        first = spec.objectives[0]
+        return cls(
+            name=spec.name,
+            metric=first.name,
+            goal=first.goal,
+            objectives=len(spec.objectives),
+            varying=tuple(spec.space.varying),
+            total=spec.all_trials,
+            repeats=spec.trials_each,
+            epochs=spec.epochs,
+            decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
+            rule=spec.early_terminate,
+            limits=Limits.of(spec),
+        )
+
+    @property
+    def objective(self) -> Objective:
+        return objective(self.metric, self.goal)
+
+    def epochs_of(self, params: Params) -> int:
+        """Return the number of epochs that a trial with these parameters trains."""
+        return trial_epochs(params, self.epochs)

@@ -1,0 +1,138 @@
+"""A sweep as plain rows, for code that compares, lists and prints it. Uses no data frames.
+
+The Parquet library is imported only when something is read. Trials are made from whole columns, because a sweep may
+have ten thousand of them. In a population, a copy has the epochs of its parent up to the epoch at which it was copied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from sweep.events import NULL_PARAMS, Role, Status, Value
+from sweep.prices import COST
+from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import Objectives, SweepInfo
+
+if TYPE_CHECKING:
+    from sweep.store.tables import History, Tables
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One row of trials.parquet. Missing values are None, or absent from the mappings."""
+
+    sweep: str
+    trial: int
+    trial_id: str
+    repeat: int
+    seed: int
+    status: Status
+    status_reason: str
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float]  # as last reported
+    best: Mapping[str, float]
+    epochs: int
+    duration_s: float | None
+    checkpoint: str | None
+    role: Role = Role.SEARCH
+    tested: Mapping[str, float] = field(default_factory=dict)  # on the test data; finalists only
+    fold: int | None = None
+    parent: int | None = None  # of a copy in a population: the trial that it was copied from
+    parent_epoch: int | None = None  # the last epoch that it has from its parent
+    data: str | None = None  # fingerprint of the data
+    data_reads: str | None = None  # see `Facts.data_reads`
+    accumulate: int | None = None  # micro-batches that each batch was split into after running out of memory
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One sweep and its trials, in the order of their start."""
+
+    folder: ResultsFolder
+    name: str  # the `sweep` of its trials, unique among sweeps that are compared
+    info: SweepInfo
+    objectives: Objectives
+    trials: tuple[Trial, ...]
+    history: History
+    cost: float | None = None  # of its GPUs, if they have a price
+
+    @property
+    def state(self) -> str:
+        """``running``, the reason why its last session ended, or ``unfinished`` if its driver was killed."""
+        return "running" if self.folder.is_running() else self.history.ended or "unfinished"
+
+
+def first_failure(sweep: Sweep) -> str:
+    """Return how the first trial ended, phrased to follow "no trial completed"."""
+    return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
+
+
+def read(folder: ResultsFolder) -> Sweep:
+    """Read the present state of the sweep in a folder. Raises `StoreError`."""
+    from sweep.store import reading
+
+    return of_tables(folder, reading.read(folder, metrics=()))
+
+
+def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
+    """Make the sweep in a folder from tables that were read; ``name`` replaces its own name."""
+    from sweep.store import reading
+
+    name = name or folder.name
+    names = read_tables.trials.column_names
+    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
+    columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    columns["sweep"] = [name] * read_tables.trials.num_rows
+    nulls = reading.columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
+    # older tables may lack these columns
+    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):
+        columns.setdefault(later, [None] * read_tables.trials.num_rows)
+    below = [
+        _mappings(columns, group, read_tables.trials.num_rows, nulls if prefix == "param." else None)
+        for prefix, group in groups.items()
+    ]
+    single = (columns[name] for name in _SINGLE)
+    trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
+    info, cost = folder.read_info(), reading.total(read_tables.trials, COST)
+    return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
+
+
+_SINGLE = (
+    *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
+    *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
+    *("role", "parent", "parent_epoch", "data", "data_reads"),
+)
+_GROUPS = ("param.", "metric.", "best.", "test.")
+_FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")
+_STATUSES: dict[object, Status] = {status.value: status for status in Status}
+_ROLES: dict[object, Role] = {role.value: role for role in Role}
+
+
+def _trial(row: Sequence[object]) -> Trial:
+    known = dict(zip(_FIELDS, row, strict=True))
+    known["status"] = _STATUSES[known["status"]]
+    known["role"] = _ROLES[known["role"] or Role.SEARCH]
+    return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
+
+
+def _mappings(
+    columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
+) -> Sequence[object]:
+    """Return for each row a dict of some columns, by their names without the prefix; nulls are left out.
+
+    ``nulls`` is the column `NULL_PARAMS`: the names of parameters whose value is null, which are kept.
+    """
+    if not names:
+        return [{} for _ in range(count)]
+    short = [name.partition(".")[2] for name in names]
+    found = []
+    for row, names_of_nulls in zip(
+        zip(*(columns[name] for name in names), strict=True), nulls or [None] * count, strict=True
+    ):
+        null = frozenset(json.loads(str(names_of_nulls))) if names_of_nulls else frozenset[str]()
+        found.append({name: value for name, value in zip(short, row, strict=True) if value is not None or name in null})
+    return found

@@ -1,0 +1,63 @@
+"""How loaded sweeps are shown: a line at Python's prompt, a table in a notebook."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from sweep.analysis import Sweep, verdict
+from sweep.analysis.ranking import Ranking, rank
+from sweep.errors import InputError
+from sweep.render.tables import counted_by, filled, ranking_grid
+from sweep.text import duration, printable, score, settings
+
+ROWS = 5
+
+
+def line(sweeps: Sequence[Sweep]) -> str:
+    """Return one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    return printable("\n".join(f"<sweep {one.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+
+
+def html(sweeps: Sequence[Sweep]) -> str:
+    """Return HTML with name, state, counts and best trial of each sweep, and the first rows of the ranking."""
+    heads = "".join(f"<div><b>{_text(one.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+
+
+def _facts(one: Sweep) -> Iterator[str]:
+    yield one.state
+    yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
+    if one.history.active_s:
+        yield duration(one.history.active_s)
+    ranking = rank([one])
+    if not ranking.best:
+        return
+    row = ranking.best[0]
+    found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
+    what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    told = f" ({verdict.words(row, ranking)})" if len(row.trials) > 1 else ""
+    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
+
+
+def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    try:
+        ranking: Ranking = rank(sweeps)
+    except InputError:  # sweeps with different objectives cannot be ranked together
+        return
+    if not ranking.rows:
+        return
+    grid = filled(ranking_grid(ranking, ROWS))
+    yield "<table><thead><tr>"
+    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield "</tr></thead><tbody>"
+    for row in grid.rows:
+        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+    yield "</tbody></table>"
+    if len(ranking.rows) > ROWS:
+        yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,219 @@
+"""`LoadedSweep`: the results of one or more sweeps as frames, ranking, study or model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+
+import pandas as pd
+
+from sweep.analysis import Sweep, lineage_of, of_tables
+from sweep.analysis.ranking import Ranking, columns, rank
+from sweep.api.display import html, line
+from sweep.errors import InputError
+from sweep.store.columns import NOT_MEASURED
+from sweep.store.folder import ResultsFolder, told_apart
+from sweep.store.tables import Tables, of_params
+from sweep.text import guess
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from sweep.api.running import How, Settings
+
+Frame: TypeAlias = pd.DataFrame
+
+
+def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
+    """Return values of a parameter as ``trials`` has them: JSON text if the values of a sweep have no common type."""
+    places = {name: [at for at, one in enumerate(sweeps) if one == name] for name in sweeps}
+    parts = [of_params([values[at] for at in of])[0].to_pandas().set_axis(of) for of in places.values()]
+    return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
+
+
+def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
+    """Return one metric by epoch: one row per epoch, from 1, and one column per trial, in the order of the trials.
+
+    The columns of several sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch. Raises
+    InputError, which names the known metrics, if no trial has reported this one.
+    """
+    measured = [name for name in of_epochs.columns if name not in NOT_MEASURED]
+    known = {name.removeprefix("metric."): name for name in measured}
+    # A metric takes precedence over a measure of the same name, such as the cost.
+    known |= {name.removeprefix("metric."): name for name in measured if name.startswith("metric.")}
+    column = known.get(metric.removeprefix("metric."))
+    if column is None:
+        hint = f"{guess(metric, known)} there are: {', '.join(known)}".lstrip()
+        raise InputError.one("curves", f"no trial has reported {metric!r}", hint)
+    by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
+    wide = of_epochs.pivot(index="epoch", columns=by, values=column)
+    order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
+    wide = wide.reindex(columns=order)
+    wide.columns.names = [by] if isinstance(by, str) else by
+    return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedSweep:
+    """The results of one sweep, or of several together, as they were when loaded; load again to get newer ones.
+
+    ``trials`` and ``metrics`` are frames with the columns of results/README.md. If several sweeps are loaded, the
+    column ``sweep`` says which one a row belongs to.
+    """
+
+    folders: tuple[ResultsFolder, ...]
+    trials: Frame
+    metrics: Frame
+    _tables: Sequence[Tables] = field(repr=False)
+    _trainable: object = None  # the class or function that this process ran, if no module contains it
+
+    @cached_property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """The sweeps with their trials, as a ranking needs them."""
+        each = zip(self.folders, self._tables, told_apart(self.folders), strict=True)
+        return tuple(of_tables(*one) for one in each)
+
+    @property
+    def name(self) -> str:
+        """The sweep's name; the names of several sweeps are joined by commas."""
+        return ", ".join(told_apart(self.folders))
+
+    @property
+    def info(self) -> dict[str, object]:
+        """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name."""
+        if len(self.folders) == 1:
+            return dict(self.folders[0].read_info().content)
+        return {name: dict(folder.read_info().content) for name, folder in told_apart(self.folders).items()}
+
+    def ranking(self) -> Ranking:
+        """Return all configurations, best first, with the statistics of their repeats.
+
+        Raises `InputError` if several sweeps are loaded that have different objectives.
+        """
+        return rank(self.sweeps)
+
+    def configurations(self) -> Frame:
+        """Return the ranking as a frame: one row per configuration with its ``verdict``, p-values and intervals."""
+        found = columns(self.ranking())
+        _, sweeps = found["sweep"]
+        dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
+        series = {
+            name: _as_in_trials(values, sweeps) if kind == "param" else pd.Series(values, dtype=dtypes[kind])
+            for name, (kind, values) in found.items()
+        }
+        return pd.DataFrame(series)
+
+    def best(self, n: int = 1) -> Frame:
+        """Return all trials of the ``n`` best configurations, with the column ``rank`` in front."""
+        positions = {id(trial): at for at, trial in enumerate(trial for sweep in self.sweeps for trial in sweep.trials)}
+        rows = [(row.rank, positions[id(trial)]) for row in self.ranking().rows[:n] for trial in row.trials]
+        chosen = self.trials.iloc[[position for _, position in rows]].reset_index(drop=True)
+        chosen.insert(0, "rank", [number for number, _ in rows])
+        return chosen
+
+    def curves(self, metric: str | None = None) -> Frame:
+        """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.
+
+        The columns of several sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics,
+        if no trial has reported this one.
+        """
+        if metric is None:
+            objectives = self.folders[0].read_info().objectives
+            metric = objectives[0][0] if objectives else ""
+        return curves_frame(self.trials, self.metrics, metric)
+
+    def lineage(self, trial: int) -> Frame:
+        """Return the ancestry of a trial of a population-based search: one row per trial whose epochs it inherited.
+
+        The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` if the trial
+        does not exist, or if several sweeps are loaded.
+        """
+        folder, trials = self._only("lineage()"), self.sweeps[0].trials
+        if trial not in (there := {one.trial for one in trials}):
+            raise folder.no_trial(trial, there)
+        rows = [
+            {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+            | {f"param.{name}": value for name, value in step.params.items()}
+            for step in lineage_of(trials, trial)
+        ]
+        return pd.DataFrame(rows)
+
+    def study(self) -> Study:
+        """Return the sweep as an in-memory Optuna study, for Optuna's plots, importances and samplers.
+
+        Raises `InputError` if several sweeps are loaded.
+        """
+        from sweep.analysis import studies
+
+        folder = self._only("study()")
+        return studies.of_read(folder, self._tables[0])
+
+    def model(
+        self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
+    ) -> Any:
+        """Return the Keras model of a trial with its weights, by default of the best trial that kept a checkpoint.
+
+        ``trainable`` is needed only for a class that another notebook or script defined; the result of a run in this
+        process knows its class. Raises `InputError` if there is no such checkpoint, or if several sweeps are loaded.
+        """
+        from sweep.api.trainables import model
+
+        return model(self._only("model()"), trial, epoch, self._trainable if trainable is None else trainable)
+
+    def confirm(
+        self,
+        *,
+        seeds: int | None = None,
+        finalists: int | None = None,
+        budget: str | None = None,
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """Call `sweep.confirm` on this sweep, with the trainable that this process ran."""
+        from sweep.api.running import confirm
+
+        folder, given = self._only("confirm()").path, self._trainable if trainable is None else trainable
+        return confirm(folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how)
+
+    def retrain(
+        self,
+        *,
+        trial: int | None = None,
+        epochs: int | None = None,
+        seeds: int = 1,
+        all_data: bool = False,
+        into: str | None = None,
+        set: Settings = (),
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """Call `sweep.retrain` on this sweep, with the trainable that this process ran."""
+        from sweep.api.running import retrain
+
+        folder, given = self._only("retrain()").path, self._trainable if trainable is None else trainable
+        return retrain(
+            folder,
+            trial=trial,
+            epochs=epochs,
+            seeds=seeds,
+            all_data=all_data,
+            into=into,
+            set=set,
+            trainable=given,
+            **how,
+        )
+
+    def _only(self, what: str) -> ResultsFolder:
+        if len(self.folders) == 1:
+            return self.folders[0]
+        names = [*told_apart(self.folders)]
+        hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
+        raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
+
+    def __repr__(self) -> str:
+        return line(self.sweeps)
+
+    def _repr_html_(self) -> str:
+        return html(self.sweeps)

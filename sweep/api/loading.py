@@ -1,0 +1,81 @@
+"""``sweep.load``: finds the folders of sweeps by name, path or pattern, and loads their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import pandas as pd
+
+from sweep.api.loaded_sweep import Frame, LoadedSweep
+from sweep.errors import InputError
+from sweep.store import reading
+from sweep.store.folder import ResultsFolder, folders, told_apart
+from sweep.store.object_store import is_url, store_of
+from sweep.store.remote import local
+from sweep.store.tables import Tables
+
+Name: TypeAlias = str | Path
+
+_PATTERN = frozenset("*?[")
+
+
+def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
+    """Load the results of one sweep, or of several together; also while they run.
+
+    ``name`` is a name in the results folder or the path of a sweep's folder, or a list of these; ``*``, ``?`` and
+    ``[...]`` are wildcards. The object shows the sweep as it is now; load it again to get newer results. Nothing is
+    written. Raises `InputError` if there is no such sweep, and `StoreError` if one is damaged.
+    """
+    names = [name] if isinstance(name, str | Path) else list(name)
+    if not names:
+        raise InputError.one("load", "no path is given", "name one sweep or more")
+    found = (folder for one in names for folder in _folders(local(results), one))
+    return loaded([*told_apart(found).values()])
+
+
+def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
+    """Load the results in these folders."""
+    tables = [reading.read(folder) for folder in folders]
+    needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
+    trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
+    if len(folders) > 1:  # only then is the column needed
+        for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
+            frame["sweep"] = pd.Series(name, frame.index, "str")
+    return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
+
+
+def _joined(frames: Sequence[Frame]) -> Frame:
+    if len(frames) == 1:
+        return frames[0]
+    # pd.concat turns True into 1 if another frame's column has integers.
+    kept = [one.astype(dict.fromkeys(one.columns[one.dtypes == "bool"], "object")) for one in frames]
+    return pd.concat(kept, ignore_index=True).infer_objects()
+
+
+def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
+    """Drop all metrics but the first objective, which a study needs; the frames have the others."""
+    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
+    return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
+
+
+def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
+    pattern = Path(name)
+    if is_url(name):
+        yield ResultsFolder.open(results, str(name))
+        return
+    if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
+        yield ResultsFolder.open(results, name)
+        return
+    if store_of(results) is not None:
+        folders(results)  # updates the local copies
+    places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
+    for place in places:
+        matching = sorted((place / pattern.parent).glob(pattern.name))
+        found = [ResultsFolder(path) for path in matching if (path / "sweep.json").is_file()]
+        if found:
+            yield from found
+            return
+    ResultsFolder.open(results, name)  # raises InputError, which lists the sweeps that exist

@@ -1,0 +1,133 @@
+"""The command group, and how errors are shown and turned into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import click
+
+from sweep import interruption, output
+from sweep.cli import (
+    doctor,
+    examples,
+    exporting,
+    kubernetes,
+    planning,
+    results,
+    running,
+    slurm,
+    status,
+    submitting,
+    winner,
+)
+from sweep.errors import WHOLE, InputError, Interrupted, SweepError
+from sweep.store.sweep_info import VERSION
+from sweep.text import printable
+
+WRONG_INPUT = 2
+TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
+WIDTH = 9  # width of the longest command name
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
+    "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
+    "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
+    "Results": (results.compare, winner.best, results.replay, results.report),
+    "Export": (exporting.export, exporting.dashboard),
+    "Machine": (doctor.doctor, status.repair, planning.schema),
+}
+
+
+class _Commands(click.Group):
+    """A group that shows user errors as lines, without a traceback, and lists its commands by topic in the help."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help without cutting it."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
+                formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command. If even standard error cannot be written, exit with code 2."""
+        try:
+            return super().main(*args, **extra)
+        except OSError:
+            if os.environ.get(WHOLE):
+                raise
+            sys.exit(WRONG_INPUT)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse the command line; ``--help`` prints here."""
+        try:
+            return super().make_context(*args, **extra)
+        except OSError as error:
+            _end_by(error)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            for problem in error.problems:
+                _complain(f"error: {printable(str(problem))}")
+            sys.exit(WRONG_INPUT)
+        except Interrupted as error:
+            _complain(str(error))
+            sys.exit(interruption.CODE)
+        except SweepError as error:
+            _complain(f"error: {printable(str(error))}")
+            sys.exit(WRONG_INPUT)
+        except KeyboardInterrupt:
+            _complain("interrupted")
+            sys.exit(interruption.CODE)
+        except OSError as error:
+            _end_by(error)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Restore Python's own Ctrl-C handling for the commands that do not train, so that they clean up as usual."""
+        found = super().resolve_command(ctx, args)
+        if found[0] not in TRAINING:
+            interruption.end()
+        return found
+
+
+def _complain(text: str) -> None:
+    """Write a line to standard error if it can be written."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _end_by(error: OSError) -> NoReturn:
+    """Exit with a one-line message for an operating system error that no command has handled."""
+    if isinstance(error, BrokenPipeError) and output.failed_by(error):
+        sys.exit(0)  # the reader of our output has closed the pipe
+    if os.environ.get(WHOLE):
+        raise error
+    _complain(f"error: {printable(_said_by_system(error))}")
+    sys.exit(WRONG_INPUT)
+
+
+def _said_by_system(error: OSError) -> str:
+    """Describe an operating system error that no command has handled: the file and what is wrong with it."""
+    files = [os.fsdecode(file) for file in (error.filename, error.filename2) if isinstance(file, str | bytes)]
+    if output.failed_by(error):
+        files = ["standard output"]
+    return ": ".join([" and ".join(files), error.strerror or str(error) or type(error).__name__]).removeprefix(": ")
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, message="%(prog)s %(version)s")
+def main() -> None:
+    """Hyperparameter sweeps for Keras models.
+
+    Give it one YAML file and one model; get back a comparison you can trust.
+    """
+
+
+for _commands in GROUPS.values():
+    for _command in _commands:
+        main.add_command(_command)

@@ -1,0 +1,181 @@
+"""Questions to TensorFlow and Ray, which are asked in separate processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.doctor.programs import Ran, Run
+
+MODULE = "trainables.doctor.device_probe"
+CLUSTER_MODULE = "sweep.backends.ray_tune.doctor"
+
+Resources = tuple[float, float]
+"""CPUs and GPUs for trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlow:
+    """Versions of TensorFlow and Keras, the targets of the build, and the GPUs that it can use."""
+
+    version: str
+    keras: str | None
+    backend: str | None
+    cuda: str | None  # None: built without CUDA
+    cudnn: str | None
+    architectures: tuple[str, ...]  # "sm_80" is machine code, "compute_90" is PTX
+    capabilities: tuple[tuple[int, int] | None, ...]  # one per GPU
+    complaint: str | None = None  # its log about unusable GPUs
+    keras_error: str = ""
+    # by name, whether it can be read; None: the library for it is not installed
+    gauges: Mapping[str, bool] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The results of one device."""
+
+    seconds: Mapping[str, float]
+    wrong: tuple[str, ...]
+    tflops: float
+    cudnn: str | None  # version of the library, if the log has it
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The results of several devices training together."""
+
+    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as computed on each of them
+    examples_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The results of a process with a share of a GPU."""
+
+    limit_bytes: float
+    refused: bool  # whether more than the limit was refused
+    works: bool  # whether it works afterwards
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A probe without an answer; ``todo`` is advice, if the cause is known."""
+
+    reason: str
+    todo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Two nodes that computed a sum together, or the reason why they could not."""
+
+    nodes: tuple[str, str]
+    latency_s: float = 0.0  # of the sum of one number
+    bytes_per_s: float = 0.0  # of the sum of a large tensor, counted once
+    failure: str = ""
+
+
+def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
+    """Query the versions of TensorFlow and the devices it sees."""
+    ran, answer = _ask(run, timeout_s, MODULE, "describe")
+    if isinstance(answer, Failure):
+        return answer
+    return TensorFlow(
+        version=answer["tensorflow"],
+        keras=answer["keras"],
+        backend=answer["backend"],
+        cuda=answer["cuda"],
+        cudnn=answer["cudnn"],
+        architectures=tuple(answer["architectures"]),
+        capabilities=tuple(
+            None if gpu["capability"] is None else (gpu["capability"][0], gpu["capability"][1])
+            for gpu in answer["gpus"]
+        ),
+        complaint=ran.logged("dlopen|could not find cuda|cuInit|Ignoring visible gpu"),
+        keras_error=answer.get("keras_error", ""),
+        gauges=answer.get("gauges", {}),
+    )
+
+
+def try_device(run: Run, timeout_s: float, name: str) -> Tried | Failure:
+    """Run computations on one device."""
+    ran, answer = _ask(run, timeout_s, MODULE, "device", name)
+    if isinstance(answer, Failure):
+        return answer
+    loaded = ran.logged("Loaded cuDNN version")
+    return Tried(
+        answer["seconds"], tuple(answer["wrong"]), answer["tflops"], loaded.rsplit(" ", 1)[-1] if loaded else None
+    )
+
+
+def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained | Failure:
+    """Train on ``count`` devices together."""
+    _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
+    if isinstance(answer, Failure):
+        return answer
+    return Trained(tuple(answer["sums"]), answer["examples_per_s"])
+
+
+def share(run: Run, timeout_s: float) -> Shared | Failure:
+    """Run a process that may use a quarter of the first GPU and asks for more."""
+    _, answer = _ask(run, timeout_s, MODULE, "share")
+    if isinstance(answer, Failure):
+        return answer
+    return Shared(answer["limit_bytes"], answer["refused"], answer["works"])
+
+
+def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
+    """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
+    _, answer = _ask(run, timeout_s, MODULE, "tpu")
+    return answer if isinstance(answer, Failure) else tuple(answer["missing"])
+
+
+def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
+    """Query the resources of the Ray cluster at an address."""
+    ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
+    if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
+        found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
+        return Failure(
+            found, "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node"
+        )
+    if isinstance(answer, Failure):
+        return answer
+    return answer["cpus"], answer["gpus"]
+
+
+def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | Failure:
+    """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
+
+    Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
+    """
+    _, answer = _ask(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
+    if isinstance(answer, Failure):
+        return answer
+    return tuple(_met(pair["nodes"], [Ran(*one) for one in pair["ran"]]) for pair in answer["pairs"])
+
+
+def _met(nodes: list[str], ran: list[Ran]) -> Met:
+    both = (nodes[0], nodes[1])
+    for node, one in zip(nodes, ran, strict=True):
+        if one.code != 0:
+            return Met(both, failure=f"on {node}: {one.reason}")
+    try:
+        found = json.loads(ran[0].out.strip().splitlines()[-1])
+        return Met(both, found["latency_s"], found["bytes_per_s"])
+    except (IndexError, KeyError, json.JSONDecodeError):
+        return Met(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
+
+
+def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:
+    ran = run([sys.executable, "-m", module, *arguments], timeout_s)
+    lines = ran.out.strip().splitlines()
+    if ran.code != 0 or not lines:
+        return ran, Failure(ran.reason)
+    try:
+        return ran, json.loads(lines[-1])
+    except json.JSONDecodeError:
+        return ran, Failure(f"no JSON but {lines[-1]!r}")

@@ -1,0 +1,86 @@
+"""Programs that the doctor runs; they may fail, abort or hang."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MISSING = 127  # exit code of a shell for a missing program
+_TELLING = re.compile(r"error|fail|fatal|abort|cannot|could not|unable|mismatch", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) "
+)  # of log lines of TensorFlow and Ray
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The result of a program; ``code`` is None after a timeout, and negative after a signal."""
+
+    code: int | None
+    out: str
+    err: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it gave no answer, in one line: how it ended, during which step, and its last relevant line of output."""
+        if self.code is None:
+            how = "no answer in time"
+        elif self.code < 0:
+            how = f"aborted by {signal.Signals(-self.code).name}"
+        else:
+            how = f"exit code {self.code}"
+        lines = [_PREFIX.sub("", line).strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
+        steps = [line.removeprefix("probe: ") for line in lines if line.startswith("probe: ")]
+        words = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")][-1:] or lines[-1:]
+        said = [] if words and words[0].startswith("probe: ") else words
+        return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
+
+    def logged(self, pattern: str) -> str | None:
+        """Return the last line of its log that matches, without time, process and source file; None if none does."""
+        lines = [line for line in self.err.splitlines() if re.search(pattern, line, re.IGNORECASE)]
+        return _PREFIX.sub("", lines[-1]).strip() if lines else None
+
+
+Run: TypeAlias = Callable[[Sequence[str], float], Ran]
+"""Runs a program with a timeout in seconds."""
+
+
+def run_command(command: Sequence[str], timeout_s: float) -> Ran:
+    """Run a program in its own session, which is killed as a whole after the timeout."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return Ran(MISSING, "")
+    except OSError as error:
+        return Ran(MISSING - 1, "", str(error))
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        out, err = _end(process)
+        return Ran(None, out, err)
+    finally:
+        if process.poll() is None:
+            _end(process)
+    return Ran(process.returncode, out, err)
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=5)
+    except subprocess.TimeoutExpired:  # it hangs in the driver and ignores signals
+        return "", ""

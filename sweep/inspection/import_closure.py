@@ -1,0 +1,203 @@
+"""Finds the source of a trainable: its module and all that it imports, up to installed packages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweep.errors import InputError
+from sweep.inspection import dependencies, unconditional
+from sweep.inspection.dependencies import Definitions, Distribution, Distributions, Search, imports, obscure
+from sweep.inspection.source import HERE, OURS, Source, top_package
+from sweep.text import did_you_mean
+
+_HOME = Path(__file__).parents[2]
+
+
+def import_folder(file: Path, module: str) -> Path:
+    """Return the folder from which the module in this file is imported."""
+    return file.parents[module.count(".") + (file.stem == "__init__")]
+
+
+def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+    """Find ``module:Name`` in these folders or among the installed modules. Raises InputError if it is not there.
+
+    ``optimizers`` are the author's optimizers that the sweep file passes to a `KerasTrainable` as parameter
+    ``optimizer``.
+    """
+    module, _, name = trainable.partition(":")
+    if module == HERE:
+        what = f"{name} was defined in a notebook or script, and no module has it"
+        raise InputError.one("trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})")
+    search = Search(tuple(folders))
+    path = search.find(module)
+    if path is None:
+        for folder in search.folders if top_package(module) in OURS else ():
+            if (folder / top_package(module)).is_dir() and folder != _HOME:
+                raise InputError.one("trainable", *_hidden(top_package(module), folder / top_package(module)))
+        raise InputError.one(
+            "trainable",
+            f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
+            "expected module:Name, importable from the current folder or the sweep file's",
+        )
+    names = _defined(_parse(path))
+    if name not in names:
+        classes = [n for n in names if n[:1].isupper()]
+        raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of(trainable, module, path))
+
+
+def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+    """Return the source of a class or function that no module contains: its text, and that of all it uses."""
+    search, pieces = Search(tuple(folders)), dependencies.of(given)
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
+
+
+def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+    """Add the author's optimizers to a source, if its trainable takes optimizers by name."""
+    if not optimizers or "trainables.recipe.optimizers" not in source.files:
+        return source
+    for one in optimizers:
+        module, _, name = one.partition(":")
+        path = search.find(module) if module else None
+        if path is None:
+            what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
+            raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
+        names = _defined(_parse(path)) if path.suffix == ".py" else [name]
+        if name not in names:
+            what = f"{path} defines no {name!r}"
+            raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
+    modules = [one.partition(":")[0] for one in optimizers]
+    more = closure.closed(source.trainable, [module for module in modules if closure.take(module)])
+    return replace(
+        source,
+        files=more.files,
+        packages=more.packages,
+        unknown=more.unknown,
+        trees=more.trees,
+        optimizers=tuple(optimizers),
+    )
+
+
+class _Closure:
+    """Collects a module and everything it imports, stopping at installed packages."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._distributions = Distributions(search.entries)
+        self._files: dict[str, Path] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._owners: dict[str, Distribution] = {}
+        self._absent: set[str] = set()
+        self._unknown: dict[str, None] = {}
+        ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")
+        hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
+        if hides and hides.resolve() != ours.resolve():
+            raise InputError.one("trainable", *_hidden("sweep", hides))
+
+    def of(self, trainable: str, module: str, path: Path) -> Source:
+        self._files[module] = path
+        return self.closed(trainable, [module, *filter(self._add, _parents(module))])
+
+    def of_text(self, trainable: str, pieces: Definitions) -> Source:
+        """Return the source of code that is in no module file; otherwise as `of`."""
+        tree = self._trees[HERE] = ast.parse(pieces.text)
+        self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
+        source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
+
+    def take(self, module: str) -> bool:
+        """Add a module and its parent packages; return whether its own imports must be followed."""
+        return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
+
+    def closed(self, trainable: str, queue: list[str]) -> Source:
+        """Return the source of everything added so far, and of what the queued modules import."""
+        seen = set(queue)
+        while queue:
+            for name in self._imported(queue.pop()):
+                if name not in seen:
+                    seen.add(name)
+                    if self._add(name):
+                        queue.append(name)
+        needed = self._distributions.needed(self._owners.values())
+        for one in needed.values():
+            if one.is_editable:
+                self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
+        packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
+        return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
+
+    def _imported(self, module: str) -> Iterator[str]:
+        path = self._files.get(module) or self._search.find(module)
+        if path is None or path.suffix != ".py":
+            return
+        try:
+            tree = _parse(path)
+        except InputError:
+            if any(path.is_relative_to(folder) for folder in self._search.folders):
+                raise
+            self._unknown[f"{path} is no valid Python"] = None  # in a package elsewhere, which may never import it
+            return
+        if module in self._files:
+            self._trees[module] = tree
+        yield from self._named(tree, module, path)
+
+    def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
+        """Yield the modules that a tree imports, with their parent packages."""
+        if top_package(module) not in OURS:
+            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
+        for name in imports(tree, module, is_package=path.stem == "__init__"):
+            # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
+            # training.
+            yield from () if top_package(name) == "sweep" else _parents(name)
+            yield name
+
+    def _add(self, name: str) -> bool:
+        """Add a module; return whether its own imports must be followed."""
+        top = top_package(name)
+        if name == "sweep" or self._search.is_standard(top):
+            return False
+        place = self._search.top(top)
+        if place is None:
+            self._absent.add(top)
+            return False
+        path = self._search.find(name)
+        if path is None:  # a folder, or a name defined in a module
+            if name == top and not place.folders:
+                self._unknown[f"{name} is imported, and lies in no file"] = None
+            if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
+                raise InputError.one("trainable", *_hidden(top, place.folders[0] if place.folders else place.file))
+            return False
+        owner = None if place.entry is None else self._distributions.owner(place.entry, path)
+        if owner is None or owner.is_editable or top in OURS:
+            self._files[name] = path
+            return True
+        self._owners[owner.name] = owner
+        return False
+
+
+def _hidden(top: str, place: Path | None) -> tuple[str, str]:
+    """Return what is wrong with a user's package that is named like one of sweep's, and a hint."""
+    return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
+
+
+def _parents(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
+
+
+def _defined(tree: ast.Module) -> list[str]:
+    """Return the names in a module that may be a trainable."""
+    return [
+        name for node in tree.body if not isinstance(node, ast.AsyncFunctionDef) for name in unconditional.bound(node)
+    ]

@@ -1,0 +1,186 @@
+"""The source of a trainable, and what it says of the trainable without being run."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+from sweep.inspection import hyperparameter_reads, own_models, report_reads, unconditional
+from sweep.inspection.hyperparameter_reads import Reading
+from sweep.inspection.unconditional import Place
+
+OURS = ("trainables", "sweep")
+KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
+HERE = "__main__"  # stands for the module of a class or function that no module contains
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source of a trainable: its modules, packages, and what its code reads."""
+
+    trainable: str
+    files: Mapping[str, Path]  # by module name, the trainable's own first; modules that belong to no installed package
+    # versions of the installed packages; None: not installed
+    packages: Mapping[str, str | None] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()  # reasons why more code may be involved than files and packages
+    # syntax trees of `files` and `texts`
+    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)
+    texts: Mapping[str, str] = field(default_factory=dict)  # code that is in no module file: from a notebook or script
+    unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
+    optimizers: tuple[str, ...] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
+
+    @cached_property
+    def _reading(self) -> Reading:
+        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
+        ours = {
+            name: tree for name, tree in self.trees.items() if top_package(name) == "trainables"
+        }  # package sweep itself reads no parameter
+        found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
+        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
+        return replace(found, names=found.names | taken, own=found.own | taken)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names of all parameters that the source visibly reads; ``x.*`` stands for all below ``x``.
+
+        A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and the like, ``"x" in hp``, ``live.number("x")``, or an entry
+        of a module's ``READS = ("x", ...)``, which declares names that are computed. ``hp`` may have any name: the
+        arguments of a trainable's methods are followed through assignments and calls.
+        """
+        return self._reading.names
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Places from which hyperparameters cannot be followed; if there are any, more parameters may be read."""
+        return (*self._reading.doubts, *self.unseen)
+
+    def reads_parameter(self, name: str) -> bool:
+        """Return whether the source visibly reads a parameter, by its own name or with its whole group."""
+        return _among(name, self.reads)
+
+    def author_reads(self, name: str) -> bool:
+        """Return whether the user's own modules visibly read a parameter, not only a base class of sweep's."""
+        return _among(name, self._reading.own)
+
+    def may_read(self, name: str) -> bool:
+        """Return whether something may read a parameter: it does, there are doubts, or its name appears in the code."""
+        return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    def derives_from(self, base: str) -> bool:
+        """Return whether the trainable is ``module:Name`` or certainly a class derived from it."""
+        return unconditional.derives(self.trainable, base, self.trees)
+
+    def reads_surely(self) -> tuple[Place, ...]:
+        """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
+        if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
+            return ()
+        return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
+
+    def not_found(self) -> tuple[Place, ...]:
+        """Return the imports of missing modules that importing the trainable certainly reaches."""
+        absent = {name for name, version in self.packages.items() if version is None}
+        if any("sys.path" in reason for reason in self.unknown):
+            return ()
+        met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
+        return tuple(
+            place for place in met if top_package(place.name) in absent and top_package(place.module) not in OURS
+        )
+
+    def environment_value(self, name: str) -> str | None:
+        """Return the value that the trainable's module assigns to an environment variable; None if it assigns none.
+
+        Raises ValueError if the value is not a literal.
+        """
+        return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
+
+    def where(self, place: Place) -> str:
+        """Format a place as compilers do: ``file:line``."""
+        return f"{self.files.get(place.module, place.module)}:{place.line}"
+
+    def lacks(self, *names: str) -> tuple[str, ...]:
+        """Return which of these methods the trainable certainly lacks; all of them if it is a function."""
+        return unconditional.lacks(self.trainable, names, self.trees)
+
+    def idle(self) -> dict[str, str]:
+        """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
+        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
+        if self.doubts or not self.derives_from(KERAS_TRAINABLE):
+            return {}
+        found: dict[str, str] = {}
+        for one in own_models.idle(self.trainable, self.trees, theirs):
+            unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
+            found.update(dict.fromkeys(unread, one.why))
+        return found
+
+    def _may_be_read_by_author(self, name: str) -> bool:
+        """Return whether the user's own modules may read a parameter: they do, or its name appears there."""
+        return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
+
+    def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
+        """Return the names among ``names`` that a function, or a class without `KerasTrainable`, certainly never reads.
+
+        They are facts about the trial, such as ``fold``: attributes of ``report`` or of the assignment, or with
+        ``group`` the keys of the mapping of that name.
+        """
+        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
+        definition = unconditional.definition(self.trainable, self.trees)
+        if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
+            return []
+        return report_reads.surely_unread(definition, theirs, names, group)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the trainable is certainly a function."""
+        return unconditional.is_function(self.trainable, self.trees)
+
+    @property
+    def first_imports(self) -> tuple[str, ...]:
+        """The installed modules that importing the trainable imports at once, by name, including large libraries."""
+        found: dict[str, None] = {}
+        for tree in self.trees.values():
+            for node in tree.body:  # not inside functions, nor where a missing one is handled
+                match node:
+                    case ast.Import(names=aliases):
+                        found.update(dict.fromkeys(alias.name for alias in aliases))
+                    case ast.ImportFrom(module=str(module), level=0):
+                        found[module] = None
+        own = {top_package(name) for name in self.files}
+        return tuple(
+            sorted(
+                name
+                for name in found
+                if top_package(name) not in own and top_package(name) not in sys.stdlib_module_names
+            )
+        )
+
+    def module_digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each of the author's modules, by name."""
+        return {
+            name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for name, file in self.files.items()
+            if file.suffix == ".py" and top_package(name) not in OURS
+        }
+
+    def digest(self) -> str:
+        """Return the SHA-256 over all files; it does not depend on where the code lies."""
+        total = hashlib.sha256()
+        for name in sorted({*self.files, *self.texts}):
+            content = self.texts[name].encode() if name in self.texts else self.files[name].read_bytes()
+            total.update(f"{name}\0{len(content)}\0".encode())
+            total.update(content)
+        return total.hexdigest()
+
+
+def _among(name: str, reads: frozenset[str]) -> bool:
+    return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
+
+
+def top_package(module: str) -> str:
+    """Return the outermost package of a module, or the module itself if it is in none."""
+    return module.split(".")[0]

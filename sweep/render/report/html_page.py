@@ -1,0 +1,192 @@
+"""The page of the report: the values that its template shows, and its content security policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from sweep.analysis import rung_ranks, search_efficiency, verdict
+from sweep.analysis.ranking import Ranking, noise_of, rank
+from sweep.analysis.report_data import POINTS, ReportData
+from sweep.events import LOST, Status
+from sweep.render.report.lineage import draw_lineage
+from sweep.render.report.page_data import SLICES, as_json, report_document
+from sweep.render.tables import counted_by, held_out_lines, rung_lines
+from sweep.render.tables import efficiency_lines as worth_lines
+from sweep.store.folder import ResultsFolder, told_apart
+from sweep.store.sweep_info import SweepInfo
+from sweep.text import counted, duration, moment, money, printable, setting, settings
+
+SCRIPTS = (
+    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
+    *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
+)
+PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
+FAILURES = 50  # maximum number of tracebacks
+NAMED = 12  # maximum number of parameters in a list
+
+
+def page(folders: Sequence[ResultsFolder]) -> str:
+    """Return the report on one sweep, or on several with the same objectives.
+
+    Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
+    """
+    from sweep.analysis import report_data
+
+    points = POINTS // len(folders)
+    accounts = [report_data.read(folder, points, name) for name, folder in told_apart(folders).items()]
+    ranking = rank([one.sweep for one in accounts])
+    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
+    noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
+    rungs = {one.sweep.name: rung_ranks.measure(one.sweep, one.tables) for one in accounts}
+    rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
+    content = report_document(accounts, ranking, worths)
+    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
+    style = Markup(_asset("report.css"))  # trusted: sweep's own
+    failures = list(_failures(accounts, ranking))
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sweep.render.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(
+        "report.html.jinja"
+    ).render(
+        policy=_policy(scripts, style),
+        scripts=scripts,
+        style=style,
+        data=Markup(as_json(content)),  # safe: no character that is special in HTML
+        title=" · ".join(one.sweep.name for one in accounts),
+        objectives=ranking.objectives,
+        answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
+        method=ranking.method,
+        worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
+        budgets=any(one.budgets for one in worths),
+        sweeps=[_told(one, ranking) for one in accounts],
+        trials=sum(len(one.sweep.trials) for one in accounts),
+        curves=any(len(one.curves.epochs) for one in accounts),
+        thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
+        left_out=sorted({name for one in accounts for name in one.curves.left_out}),
+        counted=_counted(accounts),
+        lineages=[drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
+        params=len(ranking.varying),
+        undrawn=max(len(ranking.varying) - SLICES, 0),
+        importance=bool(content["importance"]),
+        timeline=any(one.timeline.lanes for one in accounts),
+        utilisation=list(_utilisation(accounts)),
+        failures=failures[:FAILURES],
+        more_failures=max(len(failures) - FAILURES, 0),
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("sweep.render.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str], style: str) -> str:
+    """Return a policy that allows only these scripts and this style, by hash, and no network access or frames."""
+    allowed = " ".join(map(_hash, scripts))
+    return f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
+    """Return the values that the template shows for one sweep."""
+    return {
+        "name": account.sweep.name,
+        "question": account.question,
+        "facts": list(_facts(account, ranking)),
+        "shares": list(_shares(account)),
+        "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
+        "provenance": list(_provenance(account.info)),
+        "text": account.text,
+    }
+
+
+def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
+    history = account.sweep.history
+    yield "trials", counted_by(account.counts) or "none"
+    if ranking.varying:
+        more = len(ranking.varying) - NAMED
+        yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
+    epochs = sum(trial.epochs for trial in account.sweep.trials)
+    yield "trained", f"{epochs:,} epochs, {duration(account.costs.train_s)} of training"
+    if account.costs.money is not None:
+        yield "cost", money(account.costs.money)
+    if history.started is not None:
+        yield "started", moment(history.started)
+    if account.lasted_s is not None:
+        yield "took", duration(account.lasted_s)
+    yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
+
+
+def _counted(accounts: Sequence[ReportData]) -> str:
+    """Describe how many curves have which end mark."""
+    trials = [trial for one in accounts for trial in one.sweep.trials]
+    pruned = sum(trial.status is Status.PRUNED for trial in trials)
+    lost = sum(trial.status in LOST for trial in trials)
+    parts = [f"{pruned} end in a ring: pruned"] * bool(pruned)
+    parts += [f"{lost} in a cross: diverged, out of memory or failed, where they had begun"] * bool(lost)
+    return "; ".join(parts)
+
+
+def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
+    for one in accounts:
+        line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
+        if line.lanes and total:
+            of = f"{one.sweep.name}: " if len(accounts) > 1 else ""
+            lanes = f"{counted(len(line.lanes), 'lane')}"
+            idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
+            yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
+
+
+def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
+    """Yield the parts of the time of all trials: name, duration, percent."""
+    parts = {"training": account.costs.train_s, **account.costs.overhead_s}
+    total = sum(parts.values())
+    for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
+        if total and took > 0:
+            yield name, duration(took), 100 * took / total
+
+
+def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+    """Yield the values that the template shows for each trial without a result."""
+    for account in accounts:
+        of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
+        for trial in account.sweep.trials:
+            if trial.status in LOST:
+                named = printable(settings(trial.params, ranking.varying[:NAMED]))
+                error = account.errors.get(trial.trial)
+                told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
+                yield {**told, "reason": trial.status_reason, "error": error}
+
+
+def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
+    """Yield the provenance as flat pairs: versions, commit, machine, code; nothing that names a person or host."""
+    groups = {**info.provenance, **info.source}
+    if "packages" in info.provenance:
+        groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
+    for name, value in groups.items():
+        if isinstance(value, Mapping):
+            told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
+        else:
+            told = _word(value)
+        if told and name not in PRIVATE:
+            yield {"sha256": "code sha256", "modules": "code"}.get(name, name), told
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_word, value))
+    return setting(value) if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,63 @@
+"""The drawing of who copied whom in a population-based search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweep.analysis import Trial, lineage_of
+from sweep.analysis.ranking import Ranking
+from sweep.render.tables import lineage_lines
+
+WIDTH, ROW, LEFT, RIGHT, BELOW = 1100, 14, 14, 40, 30
+TICKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The line of a trial in the lineage: down from its parent, then to the right."""
+
+    trial: int
+    kind: str  # "best" if it trained epochs of the best trial, else "other"
+    from_x: float
+    from_y: float
+    y: float
+    to_x: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A lineage as the template draws it."""
+
+    width: int
+    height: int
+    rows: tuple[Row, ...]
+    ticks: tuple[tuple[float, int], ...]  # labels below it: position and epoch
+    words: str
+
+
+def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
+    """Return the lineage drawing of a sweep; None if no trial is a copy of another."""
+    if not any(trial.parent is not None for trial in trials):
+        return None
+    last = max(trial.epochs for trial in trials) or 1
+    place = {trial.trial: ROW * (at + 1) for at, trial in enumerate(trials)}
+    best = next((row.trials[0] for row in ranking.best if row.sweep == trials[0].sweep), None)
+    steps = () if best is None else lineage_of(trials, best.trial)
+    ancestors = {step.trial for step in steps}
+
+    def at(epoch: int) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * epoch / last, 1)
+
+    rows = []
+    for trial in trials:
+        began, y = trial.parent_epoch or 0, place[trial.trial]
+        above = y if trial.parent is None else place[trial.parent]
+        title = f"trial {trial.trial}, {trial.status.value} after epoch {trial.epochs}"
+        kind = "best" if trial.trial in ancestors else "other"
+        rows.append(Row(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
+    step = max(-(-last // TICKS), 1)
+    ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
+    words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"
+    return Drawn(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)

@@ -1,0 +1,187 @@
+"""The data of the report: the JSON inside the page, from which its scripts draw charts and table."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sweep.analysis.ranking import Ranking
+from sweep.analysis.report_data import ReportData, domains, importance
+from sweep.analysis.search_efficiency import SearchEfficiency
+from sweep.events import Status, Value, is_number
+from sweep.render.tables import filled, ranking_grid
+from sweep.space.domains import Domain, Range, choices, is_log
+from sweep.text import setting
+
+if TYPE_CHECKING:
+    from sweep.searchers.optuna_study import Importance
+
+SLICES = 24  # the maximum number of parameters that are plotted, the most important ones
+AXES = 10  # parallel coordinates that are shown at first; the reader can add others
+
+_STATUSES = [status.value for status in Status]
+
+
+def report_document(
+    accounts: Sequence[ReportData], ranking: Ranking, worths: Sequence[SearchEfficiency] = ()
+) -> dict[str, object]:
+    """Return the data that `sweep/render/report/data.js` reads: columns over the trials of all sweeps in turn."""
+    trials = [trial for account in accounts for trial in account.sweep.trials]
+    place = {id(trial): at for at, trial in enumerate(trials)}
+    rank = [0] * len(trials)
+    for row in ranking.rows:
+        for trial in row.trials:
+            rank[place[id(trial)]] = row.rank
+    reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
+    number = {reason: at for at, reason in enumerate(reasons)}
+    # a single one has all the importance
+    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
+    first = shares.get(ranking.objectives[0][0], [])
+    mattering = [one.param for one in first] or list(ranking.varying)
+    grid, known = filled(ranking_grid(ranking)), domains(accounts)
+    return {
+        "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
+        "statuses": _STATUSES,
+        "reasons": reasons,
+        "most": {"slices": SLICES, "axes": AXES},
+        "trials": {
+            "sweep": [at for at, account in enumerate(accounts) for _ in account.sweep.trials],
+            "trial": [trial.trial for trial in trials],
+            "status": [_STATUSES.index(trial.status) for trial in trials],
+            "reason": [number[trial.status_reason] for trial in trials],
+            "epochs": [trial.epochs for trial in trials],
+            "rank": rank,
+        },
+        "objectives": [
+            _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
+            for metric, goal in ranking.objectives
+        ],
+        "params": [_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
+        "curves": _curves(accounts),
+        "table": {
+            "columns": grid.columns,
+            "rows": grid.rows,
+            "trials": [[place[id(trial)] for trial in row.trials] for row in ranking.rows],
+        },
+        "importance": [
+            {"metric": metric, "rows": list(map(_importance, rows[:SLICES]))} for metric, rows in shares.items() if rows
+        ],
+        "timeline": _timeline(accounts),
+        "budgets": _budgets(accounts, worths),
+    }
+
+
+def as_json(content: object) -> str:
+    """Return JSON that is safe inside a ``<script>``: ASCII without any character that is special in HTML."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
+    """Return the best score over the budget spent: for each unit, the lines of each sweep."""
+    place = {one.sweep.name: at for at, one in enumerate(accounts)}
+    units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
+    return [
+        {
+            "unit": unit,
+            "sweeps": [
+                {
+                    "sweep": place[one.sweep],
+                    **{
+                        name: [_number(value) for value in getattr(found, name)]
+                        for name in ("budgets", "found", "expected", "low", "high")
+                    },
+                }
+                for one in worths
+                for found in one.budgets
+                if found.unit == unit
+            ],
+        }
+        for unit in units
+    ]
+
+
+def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    # A loss may span powers of ten; an accuracy does not.
+    log = bool(known) and goal == "minimize" and min(known) > 0 and max(known) / min(known) >= 100
+    return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
+
+
+def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
+    """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
+    values = [one[name] for one in params if name in one]
+    numbers = [float(value) for value in values if is_number(value)]
+    if len(numbers) == len(values):
+        log, listed = is_log(domain, numbers), not isinstance(domain, Range)
+        return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
+    possible = () if domain is None else choices(domain) or ()
+    labels = list(dict.fromkeys(map(setting, [*possible, *values])))
+    labels = [label for label in labels if label in set(map(setting, values))]
+    code = {label: at for at, label in enumerate(labels)}
+    return {"name": name, "labels": labels, "values": [code[setting(p[name])] if name in p else -1 for p in params]}
+
+
+def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
+    curves = [account.curves for account in accounts]
+    offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
+    starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
+    names = dict.fromkeys(name for one in curves for name in one.values)
+    return {
+        "starts": _packed(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
+        "epochs": _packed(np.concatenate([one.epochs for one in curves])),
+        "metrics": [
+            {
+                "name": name,
+                "values": _packed(
+                    np.concatenate(
+                        [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
+                    )
+                ),
+            }
+            for name in names
+        ],
+    }
+
+
+def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
+    """Return all lanes, in seconds since the start of their sweep."""
+    lanes: list[str] = []
+    spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
+    pauses: list[tuple[float, float]] = []
+    offset, ends = 0, [0.0]
+    for account in accounts:
+        found, history = account.timeline, account.sweep.history
+        start = history.started or 0.0
+        named = f"{account.sweep.name}: " if len(accounts) > 1 else ""
+        for span in found.spans:
+            spans["row"].append(offset + span.row)
+            spans["lane"].append(len(lanes) + span.lane)
+            spans["begin"].append(round(max(span.begin - start, 0.0), 3))
+            spans["end"].append(round(span.end - start, 3))
+        lanes += [named + lane for lane in found.lanes]
+        ends += [max(span.end for span in found.spans) - start] if found.spans else []
+        pauses += [(begin - start, end - start) for begin, end in found.pauses] if len(accounts) == 1 else []
+        offset += len(account.sweep.trials)
+    return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
+
+
+def _importance(one: Importance) -> dict[str, object]:
+    return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
+
+
+def _packed(numbers: npt.NDArray[np.generic]) -> str:
+    return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
+
+
+def _number(value: object) -> float | None:
+    """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return value if isinstance(value, int) else float(f"{value:.7g}")

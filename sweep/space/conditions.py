@@ -1,0 +1,52 @@
+"""Conditions under which a parameter applies: tests on the values of other parameters."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sweep.events import Params, Value, is_number
+
+
+def same(one: Value, other: Value) -> bool:
+    """Return whether two values are equal to a reader of the file: 1 equals 1.0, but not true."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Tests for one of several values."""
+
+    values: tuple[Value, ...]
+
+    def passes(self, value: Value) -> bool:
+        return any(same(value, one) for one in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Tests for a number from ``min`` to ``max``, both included."""
+
+    min: float = -math.inf
+    max: float = math.inf
+
+    def passes(self, value: Value) -> bool:
+        return is_number(value) and self.min <= value <= self.max
+
+
+Test: TypeAlias = OneOf | Between
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Tests on other parameters, all of which must pass; an absent parameter passes none."""
+
+    tests: tuple[tuple[str, Test], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.tests)
+
+    def holds(self, params: Params) -> bool:
+        return all(name in params and test.passes(params[name]) for name, test in self.tests)

@@ -1,0 +1,42 @@
+"""Initial configurations, partial or whole, completed to points of the space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from sweep.events import Params
+from sweep.space.domains import key
+from sweep.space.search_space import Space, grid_values
+
+
+def completed(
+    space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
+) -> list[Params]:
+    """Return the points that ``starts`` are completed to, without duplicates.
+
+    ``complete`` returns a point of the subspace that a start fixes, or None. It gets the subspace, the position of the
+    start and the keys of the earlier points.
+    """
+    points: list[Params] = []
+    tried: set[str] = set()
+    for place, start in enumerate(starts):
+        point = complete(space.fixed(start), place, tried)
+        if point is not None and key(point) not in tried:
+            points.append(point)
+            tried.add(key(point))
+    return points
+
+
+def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
+    """Complete each of ``starts`` to the first point of its grid that was not used before."""
+    return completed(
+        space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
+    )
+
+
+def beside_grid(space: Space, points: Iterable[Params]) -> int:
+    """Return how many of these points are not on the grid of the space."""
+    values = {
+        parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
+    }
+    return sum(any(key(point[name]) not in values[name] for name in point.keys() & values.keys()) for point in points)

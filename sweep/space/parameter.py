@@ -1,0 +1,51 @@
+"""One hyperparameter of a space, and when it belongs to a point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweep.events import Params
+from sweep.space.conditions import Condition
+from sweep.space.domains import Constant, Domain, Range, Tied
+from sweep.space.draws import Belief, from_unit
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One hyperparameter: its flat, dotted name, its domain, and the condition under which it applies.
+
+    ``grid_count`` is the number of values that a grid takes from a continuous domain, ``belief`` the author's guess of
+    the best value.
+    """
+
+    name: str
+    domain: Domain
+    when: Condition | None = None
+    grid_count: int | None = None
+    belief: Belief | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parameters that determine whether this one applies, or its value."""
+        tied = self.domain.expression.names if isinstance(self.domain, Tied) else frozenset()
+        return tied | (self.when.names if self.when else frozenset())
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a searcher chooses its value."""
+        return not isinstance(self.domain, Constant | Tied)
+
+    @property
+    def adaptable(self) -> bool:
+        """Whether an evolution strategy can adapt it: a number with more than one value that every trial has."""
+        if self.when is not None or not isinstance(self.domain, Range):
+            return False
+        return from_unit(self.domain, 0.0) != from_unit(self.domain, 1 - 1e-9)
+
+    def applies(self, params: Params) -> bool:
+        """Return whether it belongs to a point that has ``params`` so far.
+
+        A tied parameter does not apply if one of its sources is absent.
+        """
+        tied = not isinstance(self.domain, Tied) or self.domain.expression.names <= params.keys()
+        return tied and (self.when is None or self.when.holds(params))

@@ -1,0 +1,252 @@
+"""The search space: parameters in file order, the conditions under which they apply, and constraints between them.
+
+A point of the space is a plain dict of flat, dotted names in file order. Parameters whose condition does not hold are
+absent. The space completes, checks and enumerates points; searchers choose the single values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from sweep.errors import InputError
+from sweep.events import Params, Value, is_number
+from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
+from sweep.space.draws import count_grid
+from sweep.space.expressions import Expression, UndefinedError
+from sweep.space.parameter import Parameter
+
+MAX_ENUMERATED = 100_000
+"""Maximum number of combinations that are visited one by one to count a space with conditions, ties or constraints."""
+
+_Values: TypeAlias = Callable[[Parameter], tuple[Value, ...]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """All parameters of a sweep and the constraints between them.
+
+    Raises ``ValueError`` if names are duplicate or unknown, or if parameters depend on each other in a cycle.
+    """
+
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("two parameters share a name")
+        unknown = frozenset().union(*(c.names for c in self.constraints)) - set(self.names)
+        if unknown:
+            raise ValueError(f"constraints name unknown parameters: {sorted(unknown)}")
+        _ = self._order
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names, in file order."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @cached_property
+    def has_beliefs(self) -> bool:
+        """Whether the author has guessed a best value for any parameter."""
+        return any(parameter.belief is not None for parameter in self.parameters)
+
+    @property
+    def varying(self) -> dict[str, Domain]:
+        """The parameters that are not constants, with their domains."""
+        return {one.name: one.domain for one in self.parameters if not isinstance(one.domain, Constant)}
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The parameters that every point has with the same value."""
+        return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """The parameters that vary and are not numbers in every point; code may branch on these."""
+        numbers = {
+            one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
+        }
+        return tuple(name for name in self.names if name not in numbers and name not in self.constant)
+
+    @cached_property
+    def _order(self) -> tuple[Parameter, ...]:
+        """The parameters in file order, except that each follows those that it needs."""
+        order: list[Parameter] = []
+        waiting = list(self.parameters)
+        while waiting:
+            placed = {parameter.name for parameter in order}
+            ready = next((p for p in waiting if p.needs <= placed), None)
+            if ready is None:
+                raise ValueError(f"parameters wait for unknown ones or in a circle: {[p.name for p in waiting]}")
+            order.append(ready)
+            waiting.remove(ready)
+        return tuple(order)
+
+    def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
+        """Return a point; ``draw`` chooses the value of every drawn parameter that applies.
+
+        Raises `UndefinedError` if a tied value has no result.
+        """
+        params: dict[str, Value] = {}
+        for parameter in self._order:
+            if parameter.applies(params):
+                match parameter.domain:
+                    case Constant(value):
+                        params[parameter.name] = value
+                    case Tied(expression):
+                        params[parameter.name] = expression.evaluate(params)
+                    case _:
+                        params[parameter.name] = draw(parameter)
+        return self._in_file_order(params)
+
+    def feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
+        """Return `complete`, or None if a constraint is violated or a tied value has no result."""
+        try:
+            params = self.complete(draw)
+        except UndefinedError:
+            return None
+        return None if self.violated(params) else params
+
+    def violated(self, params: Params) -> list[str]:
+        """Return the violated constraints as text.
+
+        A constraint on an absent parameter does not apply; one without a result is violated.
+        """
+        return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
+
+    def distance(self, params: Params) -> float:
+        """Return the distance to a point that meets the constraints: 0 if it does, smaller the nearer it is."""
+        return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
+
+    def fixed(self, values: Params) -> Space:
+        """Return the subspace in which these parameters have these values."""
+        domains = {name: Constant(value) for name, value in values.items()}
+        return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
+
+    def adopt(self, foreign: Params) -> dict[str, Value] | None:
+        """Return a trial of another sweep as a point of this space, or None if it is not one.
+
+        The trial must have every drawn parameter that applies here, with a value that is possible here; it must meet
+        the constraints, and parameters that both have must be equal.
+        """
+
+        def known(parameter: Parameter) -> Value:
+            if parameter.name not in foreign or not contains(parameter.domain, foreign[parameter.name]):
+                raise LookupError(parameter.name)
+            return foreign[parameter.name]
+
+        try:
+            params = self.feasible(known)
+        except LookupError:
+            return None
+        same = params is not None and all(key(foreign.get(name, params[name])) == key(params[name]) for name in params)
+        return params if same else None
+
+    def grid(self) -> Iterator[dict[str, Value]]:
+        """Return all points of the grid without duplicates; the first parameter varies slowest.
+
+        Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
+        """
+        return self._feasible_points(grid_values)
+
+    def grid_size(self) -> int:
+        """Return the number of points of the grid.
+
+        Raises the errors of `grid`, and `InputError` if it is too large to count.
+        """
+        size = self._count(grid_values)
+        if size is None:
+            what = f"more than {MAX_ENUMERATED:,} combinations to check against conditions and constraints"
+            raise InputError.one("parameters", what, "take fewer values, or method: random")
+        return size
+
+    def points(self) -> Iterator[dict[str, Value]]:
+        """Return all points of a finite space, in the order of a grid."""
+        return self._feasible_points(_all_values)
+
+    @cached_property
+    def cardinality(self) -> int | None:
+        """The number of different points; None if it is infinite or too large to count."""
+        if any(p.drawn and choices(p.domain) is None for p in self.parameters):
+            return None
+        return self._count(_all_values)
+
+    def _feasible_points(self, values: _Values) -> Iterator[dict[str, Value]]:
+        for params in _walk(self._order, values):
+            if not self.violated(params):
+                yield self._in_file_order(params)
+
+    def _count(self, values: _Values) -> int | None:
+        """Count the feasible points.
+
+        Only parameters that others or constraints depend on are enumerated; the numbers of values of the others are
+        multiplied.
+        """
+        named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
+        decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
+        free = [(p, len(values(p))) for p in self._order if p not in decisive]
+        total = 0
+        for visited, params in enumerate(_walk(tuple(decisive), values)):
+            if visited >= MAX_ENUMERATED:
+                return None
+            if not self.violated(params):
+                total += math.prod(size for p, size in free if p.applies(params))
+        return total
+
+    def _in_file_order(self, params: Params) -> dict[str, Value]:
+        return {name: params[name] for name in self.names if name in params}
+
+
+def grid_values(parameter: Parameter) -> tuple[Value, ...]:
+    """Return the values that a grid takes from a parameter. Raises ``ValueError`` if they are infinitely many."""
+    if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
+        return count_grid(parameter.domain, parameter.grid_count)
+    return _all_values(parameter)
+
+
+def _all_values(parameter: Parameter) -> tuple[Value, ...]:
+    values = choices(parameter.domain)
+    if values is None:
+        raise ValueError(f"{parameter.name} has too many values to enumerate")
+    return values
+
+
+def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
+    """Yield all combinations as nested loops over ``order``, except those in which a tied value is undefined.
+
+    The yielded dict is reused; copy it to keep it.
+    """
+    options = [() if isinstance(p.domain, Tied) else values(p) for p in order]
+    params: dict[str, Value] = {}
+
+    def loop(depth: int) -> Iterator[dict[str, Value]]:
+        if depth == len(order):
+            yield params
+            return
+        parameter = order[depth]
+        if not parameter.applies(params):
+            yield from loop(depth + 1)
+            return
+        for value in _tied(parameter.domain, params) or options[depth]:
+            params[parameter.name] = value
+            yield from loop(depth + 1)
+        params.pop(parameter.name, None)
+
+    return loop(0)
+
+
+def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
+    try:
+        return (domain.expression.evaluate(params),) if isinstance(domain, Tied) else ()
+    except UndefinedError:
+        return ()
+
+
+def _holds(constraint: Expression, params: Params) -> bool:
+    try:
+        return bool(constraint.evaluate(params))
+    except UndefinedError:
+        return False

@@ -1,0 +1,461 @@
+"""Resolve a document to a `Spec`: check its parts and how they go together, and note every mistake."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from sweep.events import Params
+from sweep.space import Parameter, Space
+from sweep.space.domains import Range, Tied, choices
+from sweep.space.early_terminate import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Median,
+    NoTermination,
+    Own,
+    Pasha,
+    PausingRule,
+    PopulationRules,
+    decision_epochs,
+    default_first_rung,
+    earliest_ranking_epoch,
+)
+from sweep.spec import automatic, configurations, parameters, sweep_file
+from sweep.spec.automatic import Automatic
+from sweep.spec.blocks import Metric
+from sweep.spec.parameters import Entry
+from sweep.spec.resolved import Spec
+from sweep.spec.sweep_file import (
+    BELIEVING,
+    BY_NON_DOMINATED_RANK,
+    HINTS,
+    MAX_EPOCHS,
+    MAX_SEED,
+    NAME,
+    POPULATIONS,
+    REQUIRED,
+    SERVER_KEYS,
+    SweepFile,
+    learns,
+)
+from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
+from sweep.store.sweep_info import maximizes
+from sweep.text import did_you_mean
+
+
+class Resolution:
+    """Resolves a document part by part, so that a mistake in one part does not hide mistakes in others."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.notes: list[str] = []
+        self.starts: tuple[Params, ...] = ()
+        self.baseline: Params | None = None
+        self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
+        self.automatic = self.choose_method()
+        if self.automatic is not None:
+            self.file = self.file.model_copy(update={"method": self.automatic.method})
+
+    def resolve(self) -> Spec | None:
+        file, document = self.file, self.document
+        self.check_required()
+        self.check_learns()
+        self.check_seeds()
+        name = self.name()
+        metrics = self.metrics()
+        self.check_held_out(metrics)
+        self.check_exclusive_settings()
+        self.check_workers()
+        self.check_reduction()
+        before = document.found
+        entries = parameters.read(file.parameters or {}, ("parameters",), document)
+        if file.method == "grid":
+            parameters.check_grid(entries, document)
+        sweep_file.check_parameter_server(file, entries, document)
+        self.notes += parameters.notes(entries, document)
+        names = [entry.name for entry in entries]
+        texts = document.data.get("constraints") if names else None
+        objectives = [metric.name for metric in metrics]
+        read = configurations.read_constraints(texts, names, objectives, ("constraints",), document)
+        expressions = {text: one for text, one in read.items() if one.names <= set(names)}
+        space = None
+        if names and document.found == before:
+            found = self.believed([entry.parameter for entry in entries if entry.parameter])
+            space = Space(found, tuple(expressions.values()))
+            self.check_space(space, entries)
+        rule = self.early_termination(entries)
+        population = self.population(entries)
+        if space is None or document.mistakes or file.trainable is None or file.method is None:
+            return None
+        return Spec(
+            name=name,
+            description=file.description or "",
+            trainable=file.trainable,
+            method="tpe" if file.method == "bayes" else file.method,
+            metrics=metrics,
+            space=space,
+            constraints=tuple(one for text, one in read.items() if text not in expressions),
+            epochs=file.epochs,
+            early_terminate=rule,
+            run_cap=file.run_cap,
+            repeats=file.repeats,
+            folds=file.folds,
+            seed=file.seed,
+            training=file.training.described(),
+            resources=file.resources,
+            budget=file.budget,
+            stop_when=file.stop_when,
+            max_failures=file.max_failures,
+            max_restarts=file.max_restarts,
+            retries=file.retries,
+            checkpoint=file.checkpoint,
+            warm_start=file.warm_start,
+            start_with=self.starts,
+            baseline=self.baseline,
+            confirm=file.confirm,
+            population=population,
+            names_first_rung=self.names_first_rung,
+            chosen=() if self.automatic is None else self.automatic.lines,
+            ignored_keys=self.ignored_keys(),
+            notes=tuple(self.notes),
+            places=self.places(entries),
+        )
+
+    def choose_method(self) -> Automatic | None:
+        """Return what suits a file that leaves the method to sweep; None for one that names it."""
+        file = self.file
+        if file.method not in (None, "auto") or "method" in self.wrong:
+            return None
+        return automatic.choose(
+            objectives=len(file.metrics or (0,)),
+            epochs=file.epochs,
+            has_rule="early_terminate" in self.document.data,
+            lengths_differ="epochs" in (file.parameters or {}),
+            budget_epochs=file.budget.epochs,
+        )
+
+    def population(self, entries: list[Entry]) -> PopulationRules | None:
+        """Return the settings of a population, None for other methods; note keys that cannot be combined with one."""
+        file, document = self.file, self.document
+        if file.method not in POPULATIONS:
+            if file.population is not None:
+                what = f"method {file.method} has no population"
+                document.mistake(("population",), what, "write method: pbt or pb2, or remove it", at_key=True)
+            return None
+        block = file.population or sweep_file.PopulationBlock()
+        for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
+            said = getattr(file, key)
+            says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
+            if said != type(file).model_fields[key].default and not says_nothing:
+                document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
+        if file.budget.trials is not None:  # the same limit by another name
+            what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
+            document.mistake(("budget", "trials"), what, "remove it", at_key=True)
+        if block.interval >= file.epochs and "epochs" not in self.wrong:
+            what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
+            document.mistake(("population", "interval"), what, "lower it, or train more epochs")
+        known = {entry.name: entry for entry in entries}
+        for place, name in enumerate(block.perturb):
+            if name not in known:
+                document.mistake(("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known))
+        if "epochs" in known:
+            what = "is a parameter, and all members of a population train as long"
+            document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
+        self.check_moved(entries, block.perturb)
+        return PopulationRules(
+            size=block.size,
+            interval=block.interval,
+            epochs=file.epochs,
+            quantile=block.quantile,
+            resample=block.resample,
+            perturb=block.perturb,
+            method="pb2" if file.method == "pb2" else "pbt",
+        )
+
+    def check_moved(self, entries: list[Entry], perturb: tuple[str, ...]) -> None:
+        """Note a population whose copies could not change anything; pb2 changes only numbers."""
+        method, numbers = self.file.method, {entry.name for entry in entries if isinstance(entry.domain, Range)}
+        what = f"{method} moves numbers that have a range, and "
+        if not perturb and not numbers:
+            use = "name what copies change: population: {perturb: [...]}"
+            hint = use if method == "pbt" else "give a parameter min and max, or use pbt and population.perturb"
+            self.document.mistake(("method",), f"{what}no parameter is one", hint)
+        elif method == "pb2" and perturb and not numbers & set(perturb):
+            hint = "name a parameter that has min and max, or use pbt"
+            self.document.mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
+
+    def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
+        """Return the parameters with the author's beliefs (`prior`)."""
+        file, document = self.file, self.document
+        if file.prior and file.method is not None and file.method not in BELIEVING:
+            hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
+            document.mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
+        beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
+        return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
+
+    def places(self, entries: list[Entry]) -> dict[str, str]:
+        """Return the places in the file of parameters and of values in `baseline` and `start_with`, for messages."""
+        found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
+        given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
+        given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
+        return found | {dotted(path): self.document.place(path) for path in given}
+
+    def ignored_keys(self) -> tuple[str, ...]:
+        """Return keys without effect here: those of W&B's server, and W&B's imputation keys where they do not apply."""
+        named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
+        keys = [key for key in self.document.data if key in SERVER_KEYS]
+        for key, metric in named:
+            if metric and metric.impute_while_running not in ("false", False):
+                keys.append(f"{key}.impute_while_running")
+            if metric and metric.impute is not None and not learns(self.file.method):
+                keys.append(f"{key}.impute")
+        return tuple(dict.fromkeys(keys))
+
+    def missing(self, key: str, hint: str = "") -> None:
+        expected = expectation(schema_of(SweepFile)["properties"][key])
+        self.document.mistake((key,), f"missing, expected {expected}", hint)
+
+    def check_seeds(self) -> None:
+        """Note a seed that is too large: repeats and fresh seeds of `confirm` use the seeds that follow it."""
+        file = self.file
+        last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
+        if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
+            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last}"
+            self.document.mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
+
+    def check_required(self) -> None:
+        for key in REQUIRED:
+            if getattr(self.file, key) is None and key not in self.wrong:
+                program = key == "trainable" and "program" in self.document.data
+                self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+
+    def check_learns(self) -> None:
+        if self.file.warm_start and self.file.method is not None and not learns(self.file.method):
+            what = f"method {self.file.method} learns nothing from earlier sweeps"
+            self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
+
+    def name(self) -> str:
+        name = self.file.name or Path(self.document.source).stem
+        if "name" not in self.wrong and not re.fullmatch(NAME, name):
+            self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")
+
+    def metrics(self) -> tuple[Metric, ...]:
+        file, document = self.file, self.document
+        named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
+        named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
+        if file.metric and file.metrics:
+            document.mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
+        seen: set[str] = set()
+        for path, metric in named:
+            if metric.name in seen:
+                document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
+            seen.add(metric.name)
+            if "goal" not in metric.model_fields_set and maximizes(metric.name):
+                self.notes.append(
+                    f"{metric.name} looks as if larger is better, and is minimized as in W&B where no goal is "
+                    "given; write goal: maximize, or minimize"
+                )
+        if len(named) > 1:
+            self.check_single_objective()
+        elif not named and not {"metric", "metrics"} & self.wrong:
+            method = file.method if self.automatic is None else "auto"
+            reason = "early_terminate" if file.early_terminate else f"method {method}"
+            if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
+                self.missing("metric", f"{reason} needs it")
+        return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
+
+    def check_exclusive_settings(self) -> None:
+        """Note settings that exclude each other, however many workers a trial has."""
+        training, resources = self.file.training, self.file.resources
+        if resources.gpus == "auto" and resources.max_concurrent == 1:
+            what = "auto lets several trials share a GPU, and one runs at a time"
+            self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
+        if training.jit_compile is True and training.deterministic:
+            what = "true, but TensorFlow does not guarantee bit-identical results with XLA"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+        if training.run_eagerly and training.jit_compile is True:
+            what = "true, and run_eagerly runs each operation by itself"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
+        self.check_fused()
+        if training.strategy == "tpu" and resources.gpus:
+            what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
+
+    def check_workers(self) -> None:
+        """Note settings that a trial with several workers cannot have."""
+        training, resources = self.file.training, self.file.resources
+        if resources.workers == 1 or training.strategy == "parameter_server":
+            return
+        several = f"and a trial has {resources.workers} workers"
+        if training.loop == "fit":
+            self.document.mistake(
+                ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
+            )
+        if training.jit_compile is True:
+            what = f"true compiles the updates of one process, {several}"
+            self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
+        if resources.gpus == "auto" or 0 < resources.gpus < 1:
+            what = f"a share of a GPU, {several}; workers of one trial cannot share a GPU"
+            self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
+        if training.strategy in ("none", "one_device"):
+            what = f"{training.strategy} is for one device, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or workers")
+        if training.strategy == "tpu":
+            what = f"tpu takes all TPU cores of a machine in one process, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave workers out")
+        if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
+            what = f"{training.cross_device} is for the devices of one process, {several}"
+            self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
+
+    def check_fused(self) -> None:
+        """Note settings that trials trained as one program cannot have."""
+        training, resources = self.file.training, self.file.resources
+        if not training.fuse:
+            return
+        whats = {
+            "a trial has several workers": resources.workers > 1 or training.strategy == "parameter_server",
+            "loop fit trains them one at a time": training.loop == "fit",
+            "run_eagerly runs each operation by itself": training.run_eagerly,
+            "jit_compile true compiles the updates of one": training.jit_compile is True,
+            "gpus auto shares a GPU between processes": resources.gpus == "auto",
+            "a trial has several GPUs": resources.most_gpus > 1,
+        }
+        for what in (what for what, there in whats.items() if there):
+            self.document.mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
+
+    def check_reduction(self) -> None:
+        """Note a hierarchical copy over an odd number of devices, of which TensorFlow silently ignores the last."""
+        gpus, workers = self.file.resources.most_gpus, self.file.resources.workers
+        if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
+            what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
+            self.document.mistake(
+                ("training", "cross_device"), what, "write auto, nccl, ring or reduction_to_one_device"
+            )
+
+    def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
+        """Note uses of validation data together with `all_data`, which holds out none."""
+        if not self.file.training.all_data:
+            return
+        named = [metric.name for metric in metrics if metric.name.startswith("val_")]
+        if named:
+            what = f"no data is held out, but {named[0]} needs validation data"
+            self.document.mistake(
+                ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
+            )
+        if self.file.training.patience is not None:
+            what = "patience needs validation data, and with all_data there is none"
+            self.document.mistake(("training", "patience"), what, "remove patience and set epochs", at_key=True)
+
+    def check_single_objective(self) -> None:
+        file, document = self.file, self.document
+        if file.method == "cmaes":
+            document.mistake(
+                ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
+            )
+        kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
+        if kind not in ("none", *BY_NON_DOMINATED_RANK):
+            what = f"{kind} compares trials by a single metric, but metrics lists several"
+            hint = f"use {' or '.join(BY_NON_DOMINATED_RANK)}, which compare them by non-dominated rank"
+            document.mistake(("early_terminate", "type"), what, hint)
+        for key, present in (
+            (("stop_when",), file.stop_when is not None),
+            (("training", "patience"), file.training.patience is not None),
+            (("confirm",), file.confirm is not None),
+        ):
+            if present:
+                document.mistake(key, "needs a single metric, but metrics lists several", at_key=True)
+
+    def check_space(self, space: Space, entries: list[Entry]) -> None:
+        file, document = self.file, self.document
+        grid = file.method == "grid"
+        places: dict[str, KeyPath] = {}
+        of_space = {one.text for one in space.constraints}
+        for index, text in enumerate(file.constraints):
+            if text in of_space:
+                places.setdefault(text, ("constraints", index))
+        for entry in entries:
+            if isinstance(entry.domain, Tied):
+                places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
+        before = document.found
+        if file.method == "cmaes" and not any(parameter.adaptable for parameter in space.parameters):
+            what = "cmaes needs an unconditional numeric parameter, and there is none"
+            document.mistake(("method",), what, "use tpe")
+        configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if document.found == before:
+            self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
+            self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
+        self.check_budget()
+        if file.method in (None, *POPULATIONS) or grid or document.found > before:
+            return
+        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
+            until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
+            self.notes.append(
+                f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
+                "to bound it: --run-cap 50, or --set budget.hours=8"
+            )
+
+    def check_budget(self) -> None:
+        """Note a budget that can never be reached because nothing counts towards it."""
+        budget, resources = self.file.budget, self.file.resources
+        if "resources" in self.wrong or "budget" in self.wrong:
+            return
+        for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
+            if bound and not resources.gpus:
+                self.document.mistake(("budget", name), "never reached, because trials use no GPUs")
+        if budget.money and resources.gpus and resources.price is None:
+            self.document.mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
+
+    def early_termination(self, entries: list[Entry]) -> EarlyTermination:
+        file, document = self.file, self.document
+        before = document.found
+        chosen = None if self.automatic is None else self.automatic.rule
+        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document) if chosen is None else chosen
+        epochs = self.most_epochs(entries)
+        if chosen is None:  # a rule that auto chose says where it begins
+            rule = self.with_first_rung(rule, epochs)
+        if document.found == before and "epochs" not in self.wrong:
+            named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
+            sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
+        if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
+            what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
+            self.notes.append(f"without run_cap, {what}")
+        return rule
+
+    @property
+    def names_first_rung(self) -> bool:
+        """Whether the file says at which epoch a rule begins."""
+        return getattr(self.file.early_terminate, "min_iter", None) is not None
+
+    def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
+        """Return a rule that begins late enough for the method; note one that the file lets begin too early."""
+        learning = learns(self.file.method)
+        if isinstance(rule, Own | NoTermination) or not (learning or isinstance(rule, FreezeThaw)):
+            return rule
+        if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
+            rule = replace(rule, min_iter=default_first_rung(rule, epochs))
+        acting, ranking = decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
+        if learning and acting and acting[0] < ranking:
+            hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
+            self.notes.append(
+                f"early_terminate: {rule.type} decides after epoch {acting[0]} of {epochs}; ranks may say little so "
+                f"early, and {self.file.method} then prefers what starts quickly; {hint}"
+            )
+        return rule
+
+    def most_epochs(self, entries: list[Entry]) -> int:
+        """Return the epochs of the longest trial; note a parameter ``epochs`` whose values are no numbers of epochs."""
+        entry = next((entry for entry in entries if entry.name == "epochs"), None)
+        if entry is None or entry.domain is None:
+            return self.file.epochs
+        values = choices(entry.domain) or ()
+        counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
+        if not values or len(counts) < len(values):
+            what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
+            self.document.mistake(entry.path, what, at_key=True)
+            return self.file.epochs
+        return max(*counts, self.file.epochs if entry.condition else 0)

@@ -1,0 +1,63 @@
+"""95 % intervals of means and probabilities, and the t-test of a mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist, fmean, stdev
+
+ALPHA = 0.05
+Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a normal mean
+
+Interval = tuple[float, float]
+
+
+def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval | None:
+    """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
+
+    ``shared`` comes from `shared_by_folds`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook of
+    Statistical Methods, section 1.3.5.2.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    from scipy.special import stdtrit  # only the quantile, because scipy.stats takes a second to import
+
+    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _error(values, shared)
+    mean = fmean(values)
+    return mean - half, mean + half
+
+
+def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
+    """Return the two-sided p-value of a mean of paired differences by Student's t.
+
+    If all differences are equal, it is 1 if they are zero, otherwise 0.
+    """
+    from scipy.special import stdtr
+
+    mean, error = fmean(differences), _error(differences, shared)
+    if not error:
+        return 0.0 if mean else 1.0
+    return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+
+
+def shared_by_folds(folds: int) -> float:
+    """Return what to add to 1/n in the variance of a mean of n scores of a cross-validation.
+
+    Its trainings share examples. The value is the ratio of validated to trained examples: Nadeau and Bengio, Machine
+    Learning 52, 2003; for repeated cross-validation Bouckaert and Frank, PAKDD 2004.
+    """
+    return 1 / (folds - 1)
+
+
+def interval_of_share(hits: float, count: int) -> Interval:
+    """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
+    share = hits / count
+    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
+    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def _error(values: Sequence[float], shared: float) -> float:
+    """Return the standard error of a mean."""
+    return stdev(values) * math.sqrt(1 / len(values) + shared)

@@ -1,0 +1,249 @@
+"""Verdicts: which configurations are not the best.
+
+The best one is chosen by the scores that are then compared, so it looks better than it is, and a test of each pair with
+it errs too often: among ten configurations without any difference, Holm's adjustment calls some worse in a seventh of
+all sweeps. Adjusting for all pairs is safe, but answers more than was asked. The method here is a model confidence set
+(Hansen, Lunde and Nason, Econometrica 79, 2011). As long as the configurations that are left are not all equally good,
+the one furthest behind the best is called worse and removed. Each test permutes signs (see
+`permutations.check_equality`). In at most 5 % of sweeps, a configuration is called worse although it is in truth among
+the best ones. Several objectives may have no single best; then a configuration is worse if one of the Pareto front
+beats it in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
+
+from sweep.statistics.intervals import ALPHA, interval_of_mean, shared_by_folds, t_test
+from sweep.statistics.power import LEAST, more_seeds, seeds_for
+
+if TYPE_CHECKING:
+    from sweep.statistics.permutations import Floats
+
+TOO_FEW = "too few seeds"
+
+K = TypeVar("K", bound=Hashable)
+Scores = Mapping[Hashable, float]
+"""The score of a configuration by seed; finite numbers only."""
+Table = Mapping[K, Scores]
+
+
+class Verdict(StrEnum):
+    """The verdict on a configuration."""
+
+    BEST = "best"  # the best one, if another one could be compared with it
+    TIES = "ties"  # enough seeds, but not shown to be worse than the best
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+
+
+class Compared(Struct, frozen=True):
+    """A configuration compared with the best one, over their common seeds."""
+
+    verdict: Verdict
+    seeds: int  # in common with the best; for the best itself, all of its seeds
+    difference: float | None = None  # its mean minus the best one's; None for the best and without common seeds
+    difference_low: float | None = None  # 95 % interval of this difference alone, by Student's t
+    difference_high: float | None = None
+    p: float | None = None  # two-sided, of this comparison, unadjusted
+    p_adjusted: float | None = None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    p_error: float | None = None  # standard error of a p-value of 0.05, if signs were drawn
+    more: int | None = None  # number of further seeds that would decide, if the difference is as it seems
+    undecided: str = ""  # the reason, if undecided
+
+
+def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
+    """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
+
+    The scores of a cross-validation (``folds``) share examples, so differences are tested by the t-test of Nadeau and
+    Bengio. Configurations without scores are left out.
+    """
+    scored = {name: scores for name, scores in table.items() if scores}
+    if not scored:
+        return {}
+    sign = -1.0 if maximize else 1.0
+    first = best
+    if first is None:
+        first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
+    others = [name for name in scored if name != first]
+    shared = shared_by_folds(folds) if folds else 0.0
+    beside = {name: differences(scored[name], scored[first]) for name in others}
+    compared = [name for name in others if len(beside[name]) >= LEAST]
+    behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
+    tested = {name: scored[name] for name in (first, *compared)}
+    tests = _tests_of_folds(tested, first, behind, shared) if folds else _tests(tested, behind, maximize=maximize)
+    found = {}
+    for name in others:
+        values, test = beside[name], tests.get(name)
+        seen = _seen(values, shared, more_seeds(values, len(compared) if test else len(others), shared))
+        found[name] = seen if test is None else _judged(seen, test)
+    return {name: found.get(name) or _leader(len(scored[name]), found.values()) for name in scored}
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    p: float
+    adjusted: float
+    error: float | None
+
+
+def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
+    """Return the sign tests of the configurations in ``behind``; ``scored`` also has the best one, which comes first.
+
+    ``behind`` is True for configurations with a worse mean than the best one's, over their common seeds.
+    """
+    if not behind:
+        return {}
+    import numpy as np
+
+    from sweep.statistics import permutations
+
+    names = list(scored)
+    table = _aligned(scored) if maximize else -_aligned(scored)
+    place = {name: at for at, name in enumerate(names)}
+    errors: list[float] = []
+
+    def test(left: Sequence[K]) -> tuple[float, K]:
+        found = permutations.check_equality(table[:, [place[name] for name in left]])
+        if found.error is not None:
+            errors.append(found.error)
+        return found.p, left[found.furthest]
+
+    adjusted = _step_down(names, behind, test)
+    apart = np.nan_to_num(table[:, 1:] - table[:, :1])
+    single = dict(zip(names[1:], permutations.each(apart).p.tolist(), strict=True))
+    error = max(errors, default=None)
+    return {name: _Test(single[name], adjusted[name], error) for name in behind}
+
+
+def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
+    """Return the same as `_tests` by t-tests of Nadeau and Bengio.
+
+    The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
+    """
+    single = {name: t_test(differences(scored[name], scored[first]), shared) for name in behind}
+
+    def test(left: Sequence[K]) -> tuple[float, K]:
+        furthest = min((name for name in left if name != first), key=single.__getitem__)
+        return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
+
+    adjusted = _step_down(list(scored), behind, test)
+    return {name: _Test(single[name], adjusted[name], None) for name in behind}
+
+
+def _step_down(
+    names: Sequence[K], behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
+) -> dict[K, float]:
+    """Return the adjusted p-value of each configuration: the largest one of the sets up to its removal, otherwise 1.
+
+    If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over their common
+    seeds. Then no further one is removed.
+    """
+    adjusted = dict.fromkeys(names, 1.0)
+    left, largest = list(names), 0.0
+    while len(left) > 1 and largest < 1.0:
+        p, furthest = test(left)
+        if not behind.get(furthest, False):
+            break
+        largest = max(largest, p)
+        adjusted[furthest] = largest
+        left.remove(furthest)
+    return adjusted
+
+
+def _aligned(scored: Table[K]) -> Floats:
+    """Return all scores as (seeds, configurations), NaN where one is missing."""
+    import numpy as np
+
+    seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
+    columns = []
+    for scores in scored.values():
+        columns.append([scores.get(seed, math.nan) for seed in seeds])
+    return np.column_stack(columns)
+
+
+def differences(scores: Scores, others: Scores) -> list[float]:
+    """Return the differences of two configurations' scores over their common seeds."""
+    return [score - others[seed] for seed, score in scores.items() if seed in others]
+
+
+def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
+    """Return the comparison before a verdict."""
+    count = len(differences)
+    if not count:
+        return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
+    low, high = interval_of_mean(differences, shared=shared) or (None, None)
+    mean = fmean(differences)
+    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
+
+
+def _judged(seen: Compared, test: _Test) -> Compared:
+    tested = structs.replace(seen, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
+    if test.adjusted > ALPHA:
+        return structs.replace(tested, verdict=Verdict.TIES, undecided="")
+    return structs.replace(tested, verdict=Verdict.WORSE, more=None, undecided="")
+
+
+def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
+    verdicts = [one.verdict for one in others]
+    if not verdicts:
+        return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
+    if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
+        return Compared(Verdict.UNDECIDED, seeds, undecided=TOO_FEW)
+    return Compared(Verdict.BEST, seeds)
+
+
+def compare_fronts(
+    tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
+) -> dict[K, Compared]:
+    """Return the verdict on each configuration, from one table of scores for each objective.
+
+    Those of the Pareto ``front`` are best, since no other has better means in all objectives. Another one is worse if
+    one of the front has better means in all of them and each difference is significant. Its p-value is the largest one
+    of these (Berger, Technometrics 24, 1982), times the number of all pairs, since the front was chosen by the same
+    scores.
+    """
+    names = [name for name in tables[0] if all(table.get(name) for table in tables)]
+    pairs = len(names) * (len(names) - 1) // 2
+    needed = LEAST if folds else seeds_for(pairs)
+    found = {}
+    for name in names:
+        common = {one: len(differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        most = max(common.values(), default=0)
+        if name in front:
+            others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            most = max(others, default=0)
+        if not pairs:
+            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with")
+        elif most < needed:
+            found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, undecided=TOO_FEW)
+        elif name in front:
+            found[name] = Compared(Verdict.BEST, len(tables[0][name]))
+        else:
+            tested = [one for one, count in common.items() if count >= needed]
+            p = min(_beaten([(t[name], t[one]) for t in tables], maximize, folds) for one in tested)
+            adjusted = min(p * pairs, 1.0)
+            verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
+            found[name] = Compared(verdict, most, p=p, p_adjusted=adjusted)
+    return found
+
+
+def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
+    """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
+    values = [differences(one, other) for one, other in scores]
+    if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
+        return 1.0
+    if folds:
+        return max(t_test(one, shared_by_folds(folds)) for one in values)
+    import numpy as np
+
+    from sweep.statistics import permutations
+
+    return float(permutations.each(np.array(values).T).p.max())

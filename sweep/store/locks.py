@@ -1,0 +1,60 @@
+"""Locks of files, which the system releases if their process dies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sweep.errors import StoreError
+from sweep.store.disk import storing
+
+try:
+    import fcntl
+except ImportError:  # Windows, where sweeps can be viewed but not run
+    fcntl = None  # type: ignore[assignment]  # not on Windows
+
+HAS_LOCKS = fcntl is not None
+
+
+def lock(file: int, *, shared: bool = False) -> bool:
+    """Lock an open file for as long as it is open; return False if another process has locked it.
+
+    Raises:
+        StoreError: if the file system does not support locks.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(f"this file system keeps no locks: {error.strerror}") from error
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a living process holds the lock of a file."""
+    if not HAS_LOCKS:
+        return False
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not lock(file, shared=True)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def waiting_for(path: Path) -> Iterator[None]:
+    """Hold the lock of a file inside the block, after waiting until it is free."""
+    with storing(path):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if HAS_LOCKS:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)

@@ -1,0 +1,7 @@
+from sweep.analysis.differences import varying
+
+
+def test_varying_parameters_are_those_that_differ_or_are_absent_somewhere():
+    params = [{"a": 1, "b": [1], "c": True, "d": 0.5}, {"a": 1, "b": [2], "c": 1, "d": 0.5, "e": 1}]
+    assert varying(params) == ("b", "c", "e")
+    assert varying(params[:1]) == varying([]) == ()
