@@ -188,7 +188,7 @@ class OptunaSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
-        self._known: list[tuple[_Point, Record]] = []  # by number in the study: those of other sweeps come first
+        self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study: those of other sweeps come first
         self._numbers: dict[int, int] = {}  # in the study, of our trials; those of another space have none
         self._stale: set[int] = set()  # what has changed since it was told
         self._bad: set[int] = set()  # what counts as worse than any
@@ -230,7 +230,7 @@ class OptunaSearcher:
         with quiet():
             return self._study(0)
 
-    def _add(self, point: _Point, record: Record) -> None:
+    def _add(self, point: _AskedPoint, record: Record) -> None:
         self._known.append((point, record))
         self._changed(len(self._known) - 1)
 
@@ -267,9 +267,9 @@ class OptunaSearcher:
         )
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
-    def _point(self, event: TrialStarted) -> _Point | None:
+    def _point(self, event: TrialStarted) -> _AskedPoint | None:
         """Return the parameters of a trial as Optuna knows them; None if they are from another space."""
-        point = _Point()
+        point = _AskedPoint()
         for parameter in self._space.parameters:
             name, domain = parameter.name, parameter.domain
             is_here = name in event.params
@@ -284,9 +284,9 @@ class OptunaSearcher:
                 self._take_notes(event.trial, point)
         return point
 
-    def _past_point(self, params: Params) -> _Point:
+    def _past_point(self, params: Params) -> _AskedPoint:
         """Return a trial of another sweep as this method can use it."""
-        point = _Point()
+        point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
                 point.add(parameter, params[parameter.name])
@@ -294,14 +294,14 @@ class OptunaSearcher:
             point.notes = {NSGAIISampler._get_generation_key(): 0}
         return point
 
-    def _take_notes(self, number: int, point: _Point) -> None:
+    def _take_notes(self, number: int, point: _AskedPoint) -> None:
         """Let a sampler note, as it does whenever a trial starts, to which generation it belongs."""
         trial = self._study(number).ask()
         _ = trial.relative_params  # asking alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
         self._storage.forget(trial.number)
 
-    def _told(self, point: _Point, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
+    def _told(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
         """Return a trial in Optuna's words, and whether these depend on how bad the others are."""
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
@@ -351,7 +351,7 @@ class OptunaSearcher:
 
 
 @dataclass(slots=True)
-class _Point:
+class _AskedPoint:
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)  # of the sampler, about this trial

@@ -37,7 +37,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StudiedTrial:
     """One trial of a sweep, as a study is told of it."""
 
     params: Params
@@ -77,7 +77,7 @@ class Axis:
                 return _like(value, self._known) in self._known
 
 
-def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[str, Axis]:
+def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
     """Return an axis for each of these parameters; None for a domain that nobody knows, which its values then show."""
     return {
         name: axis(domain, [trial.params[name] for trial in trials if name in trial.params])
@@ -98,7 +98,7 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     return Axis(*_labelled(possible))
 
 
-def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
+def told(trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
     """Return a trial in Optuna's words, with the state that it has.
 
     What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
@@ -139,7 +139,7 @@ def study(
     name: str,
     objectives: Sequence[tuple[str, str]],
     domains: Mapping[str, Domain | None],
-    trials: Iterable[Told],
+    trials: Iterable[StudiedTrial],
     *,
     alive: bool = False,
 ) -> Study:

@@ -96,7 +96,7 @@ def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
     return (params for params in space.points() if key(params) not in tried)
 
 
-class Stream:
+class PointStream:
     """Suggests ``first``, then point after point, each given its number and the keys of those before it."""
 
     def __init__(self, point: Callable[[int, Collection[str]], Params | None], first: Iterable[Params] = ()) -> None:
@@ -123,18 +123,18 @@ class Stream:
         """Nothing to learn."""
 
 
-def grid_search(space: Space, first: Iterable[Params] = ()) -> Stream:
+def grid_search(space: Space, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher of every combination, once and in the order of the file, after the points of ``first``."""
     points = space.grid()
-    return Stream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
+    return PointStream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
 
 
-def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
+def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher of independent draws from each parameter's own distribution, half of them by the prior.
 
     The n-th point, unless it is of ``first``, has a random generator of its own, by seed and n.
     """
-    return Stream(
+    return PointStream(
         lambda number, tried: first_new(
             space, independent_draws(space, seed, number), tried, uniform_numbers(seed, number)
         ),
@@ -142,7 +142,7 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stre
     )
 
 
-def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
+def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher of a scrambled low-discrepancy sequence, spread more evenly than random draws.
 
     Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. It
@@ -150,7 +150,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Strea
     infeasible or repeated are skipped.
     """
     draws = _sobol_draws(space, seed)
-    return Stream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
+    return PointStream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
 
 
 def _sobol_draws(space: Space, seed: int) -> Iterator[Draw]:
