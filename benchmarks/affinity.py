@@ -22,7 +22,7 @@ import sweep
 from sweep.contract import Facts
 from sweep.hyperparameters import to_json
 from trainables.digits_cnn import DigitsCNN
-from trainables.session import Session
+from trainables.session import TrialSession
 
 ROOT = Path(__file__).parents[1]
 FILE = """
@@ -41,14 +41,14 @@ resources: {{cpus: 1}}
 """
 
 
-class _Reads(Session):
+class _Reads(TrialSession):
     """Reports the parameters that were read to build a program as its structure."""
 
     def facts(self) -> Facts:
         return structs.replace(super().facts(), structure=to_json(self.trial.structure.reads))
 
 
-class _Nothing(Session):
+class _Nothing(TrialSession):
     """Reports no structure."""
 
     def facts(self) -> Facts:

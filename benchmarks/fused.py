@@ -86,7 +86,7 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
     import tensorflow as tf
 
     from sweep.contract import Assignment, Devices
-    from trainables.session import Session
+    from trainables.session import TrialSession
 
     def assignment(number: int) -> Assignment:
         rng = np.random.default_rng(100 + number)
@@ -106,7 +106,7 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
         )
 
     kind, calls = trainable(model), dict[str, Callable[[], Any]]()
-    alone = Session(kind())
+    alone = TrialSession(kind())
     alone.begin(assignment(0))
     calls["alone"] = alone.trial.train_epoch
     plain, (x, y), (v, w) = alone.trained_model(), *alone._author.data(alone.trial.hp)[:2]
@@ -114,7 +114,7 @@ def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
     calls["fit"] = lambda: plain.fit(x, y, batch_size=32, validation_data=(v, w), validation_batch_size=256, verbose=0)
     traced_s = {}
     for width in widths:
-        group = Session(kind()).group()
+        group = TrialSession(kind()).group()
         members = [group.member() for _ in range(width)]
         for number, member in enumerate(members):
             member.begin(assignment(number))

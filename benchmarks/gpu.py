@@ -150,7 +150,7 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
     if failed := next((one for one in found if "failed" in one), None):
         return failed
     epochs = [
-        gpu_sharing.Epoch(trial, "", share, *epoch)
+        gpu_sharing.EpochsOnShare(trial, "", share, *epoch)
         for trial, one in enumerate(found)
         for epoch in one.pop("epochs")[1:]
     ]

@@ -69,7 +69,7 @@ class StoreError(SweepError):
     """A results folder is damaged, locked, or not a results folder."""
 
 
-class Interrupted(SweepError):
+class InterruptedByUser(SweepError):
     """The user ended a command before it had anything to save."""
 
 

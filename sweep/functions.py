@@ -29,11 +29,11 @@ from sweep.author_code import note_trainable
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Incompatible, Report, Stopped, Trainable
 from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
-from sweep.hyperparameters import Hyperparameters, Watched
+from sweep.hyperparameters import Hyperparameters, RecordedParams
 from sweep.patience import Plateau, is_exhausted
 from sweep.state import homes, imports
 from sweep.state.pristine import Pristine, moving
-from sweep.state.trials import Found
+from sweep.state.trials import StartingValues
 from sweep.text import shortened
 
 Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
@@ -63,7 +63,7 @@ class Reporter:
         self.devices: Devices = assignment.devices
         self.training_read: set[str] = set()
         """The keys of the file's ``training`` block that the function has read."""
-        self._training = Watched(assignment.training, self.training_read)
+        self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
         self._fold_read = assignment.fold is None
         self._restored, self._accumulate = restored, assignment.accumulate
@@ -192,7 +192,7 @@ class FunctionTrainable:
         self._waited = Plateau(maximize=False)
         self._started: float | None = None
         self._train_s = 0.0
-        self._found = Found()  # undoes between trials what the function changes in the author's modules
+        self._found = StartingValues()  # undoes between trials what the function changes in the author's modules
 
     @property
     def depends_on(self) -> object:

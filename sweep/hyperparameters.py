@@ -214,16 +214,16 @@ def _listed(values: Any) -> tuple[Value, ...]:
 
 
 def _reading_all(method: Any) -> Any:
-    """Wrap a method of `Watched` that uses the whole mapping, so that it counts as a read of all parameters."""
+    """Wrap a method of `RecordedParams` that uses the whole mapping, so that it counts as a read of all parameters."""
 
-    def reading(watched: Watched, *given: Any) -> Any:
+    def reading(watched: RecordedParams, *given: Any) -> Any:
         watched.seen.update(dict.keys(watched))
         return method(watched, *given)
 
     return reading
 
 
-class Watched(dict[str, Value]):
+class RecordedParams(dict[str, Value]):
     """A dict of parameters that records the names that are read; using it as a whole reads all of them."""
 
     def __init__(self, params: Params, seen: set[str]) -> None:
@@ -249,25 +249,25 @@ class Watched(dict[str, Value]):
         return dict, (dict(dict.items(self)),)  # a pickled copy is a plain dict, which records nothing
 
 
-class Mark(Enum):
+class ReadMark(Enum):
     """Entry of a record of reads where no value was returned."""
 
     ABSENT = "absent"  # was read, but the trial does not have it
     PRESENT = "present"  # was tested with `in` or as a group, and exists
 
 
-Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
+Reads: TypeAlias = "dict[str, Value | ReadMark | tuple[str, ...]]"
 """What was read, by name. A tuple lists the names that `below` found; under the empty name it lists all parameters."""
 
 
 def to_json(reads: Reads) -> str:
     """Encode reads as JSON, equal text for equal reads.
 
-    A value is written as a list of one item, a `Mark` as its name, and a tuple of names as ``{"below": [...]}``.
+    A value is written as a list of one item, a `ReadMark` as its name, and a tuple of names as ``{"below": [...]}``.
     """
     encoded: dict[str, object] = {}
     for name, read in reads.items():
-        if isinstance(read, Mark):
+        if isinstance(read, ReadMark):
             encoded[name] = read.value
         elif isinstance(read, tuple):
             encoded[name] = {"below": list(read)}
@@ -286,7 +286,7 @@ def from_json(text: str) -> Reads:
             case {"below": [*names]}:
                 reads[name] = tuple(map(str, names))
             case _:
-                reads[name] = Mark(told)
+                reads[name] = ReadMark(told)
     return reads
 
 
@@ -298,8 +298,8 @@ class Hyperparameters(Declaring):
     """
 
     def __init__(self, params: Params) -> None:
-        self._seen = params.seen if isinstance(params, Watched) else set[str]()
-        self._hold(dict(dict.items(params) if isinstance(params, Watched) else params))
+        self._seen = params.seen if isinstance(params, RecordedParams) else set[str]()
+        self._hold(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
         self._records: list[Reads] = []
         # names changed by `but`; reading one does not read the trial's parameter
         self._changed: frozenset[str] = frozenset()
@@ -332,24 +332,24 @@ class Hyperparameters(Declaring):
 
     def __getitem__(self, name: str) -> Value:
         value = self._read(name)
-        if isinstance(value, Mark):
+        if isinstance(value, ReadMark):
             raise KeyError(self._missing(name))
         return value
 
-    def __getattr__(self, name: str) -> Value | Group:
+    def __getattr__(self, name: str) -> Value | NestedParameters:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._groups:
-            self._note(name, Mark.ABSENT)
-            return Group(self, name)
-        if isinstance(value := self._read(name), Mark):
+            self._note(name, ReadMark.ABSENT)
+            return NestedParameters(self, name)
+        if isinstance(value := self._read(name), ReadMark):
             raise AttributeError(self._missing(name))
         return value
 
     def __contains__(self, name: str) -> bool:
-        present = self.peek(name) is not Mark.ABSENT
+        present = self.peek(name) is not ReadMark.ABSENT
         for record in self._records:
-            record.setdefault(name, Mark.PRESENT if present or name in self._groups else Mark.ABSENT)
+            record.setdefault(name, ReadMark.PRESENT if present or name in self._groups else ReadMark.ABSENT)
         return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
@@ -366,7 +366,7 @@ class Hyperparameters(Declaring):
     def get(self, name: str, default: Any = None) -> Any:
         """Return the parameter, or ``default`` if the trial does not have it."""
         value = self._read(name)
-        return default if isinstance(value, Mark) else value
+        return default if isinstance(value, ReadMark) else value
 
     def _given(self, name: str, default: Any, *, standard: bool = False) -> Any:
         """Return the parameter or ``default``.
@@ -409,12 +409,12 @@ class Hyperparameters(Declaring):
         """Return the parameter as a bool. Raises TypeError if it is not true or false."""
         return _flag(name, self._given(name, default))
 
-    def choice(self, name: str, choices: Sequence[Any], default: Any = Mark.ABSENT) -> Any:
+    def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
         """Return the parameter, which must be one of ``choices``.
 
         Raises ValueError for any other value, and KeyError if the parameter is absent without default.
         """
-        value = self[name] if default is Mark.ABSENT else self.get(name, default)
+        value = self[name] if default is ReadMark.ABSENT else self.get(name, default)
         table.check_choice(name, value, [_plain(choice) for choice in choices])
         return value
 
@@ -467,10 +467,10 @@ class Hyperparameters(Declaring):
         """Return whether the same reads would return the same values here. Adds nothing to any record."""
         return all(self._same(name, then) for name, then in record.items())
 
-    def peek(self, name: str) -> Value | Mark:
-        """Return the value, or `Mark.ABSENT`, without adding to any record."""
+    def peek(self, name: str) -> Value | ReadMark:
+        """Return the value, or `ReadMark.ABSENT`, without adding to any record."""
         (self._used if name in self._changed else self._seen).add(name)
-        return self._params.get(name, self._lengths.get(name, Mark.ABSENT))
+        return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
     def _hold(self, params: dict[str, Value]) -> None:
         self._params = params
@@ -479,27 +479,27 @@ class Hyperparameters(Declaring):
     def _below(self, name: str) -> tuple[str, ...]:
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
-    def _note(self, name: str, found: Value | Mark) -> None:
+    def _note(self, name: str, found: Value | ReadMark) -> None:
         for record in self._records:
             if name in self._groups:  # a group: what was read is that parameters exist below this name
-                record.setdefault(name, Mark.PRESENT)
+                record.setdefault(name, ReadMark.PRESENT)
             else:
                 record[name] = found
 
-    def _same(self, name: str, then: Value | Mark | tuple[str, ...]) -> bool:
+    def _same(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
         now = self.peek(name)
         if isinstance(then, tuple):
             self._seen.update(then)
             return self._below(name) == then
-        if isinstance(then, Mark):
-            return (now is not Mark.ABSENT or name in self._groups) is (then is Mark.PRESENT)
+        if isinstance(then, ReadMark):
+            return (now is not ReadMark.ABSENT or name in self._groups) is (then is ReadMark.PRESENT)
         return type(now) is type(then) and now == then
 
-    def _read(self, name: str) -> Value | Mark:
+    def _read(self, name: str) -> Value | ReadMark:
         """Return the trial's value; while declarations are collected, the declared default if the trial has none."""
         value = self.peek(name)
         self._note(name, value)
-        return self._defaults.get(name, value) if isinstance(value, Mark) else value
+        return self._defaults.get(name, value) if isinstance(value, ReadMark) else value
 
     def _missing(self, name: str) -> str:
         if why := table.LENGTHS.get(name):
@@ -507,7 +507,7 @@ class Hyperparameters(Declaring):
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 
 
-class Group:
+class NestedParameters:
     """The parameters below one nested name, such as ``hp.aug``."""
 
     def __init__(self, parent: Hyperparameters, prefix: str) -> None:
@@ -517,10 +517,10 @@ class Group:
     def __getitem__(self, name: str) -> Value:
         return self._parent[f"{self._prefix}.{name}"]
 
-    def __getattr__(self, name: str) -> Value | Group:
+    def __getattr__(self, name: str) -> Value | NestedParameters:
         if name.startswith("_"):
             raise AttributeError(name)
-        found: Value | Group = getattr(self._parent, f"{self._prefix}.{name}")
+        found: Value | NestedParameters = getattr(self._parent, f"{self._prefix}.{name}")
         return found
 
     def get(self, name: str, default: Any = None) -> Any:

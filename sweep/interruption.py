@@ -18,7 +18,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from sweep.errors import Interrupted, StoppedAtOnce
+from sweep.errors import InterruptedByUser, StoppedAtOnce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CODE = 130  # exit code of a process that was interrupted
@@ -52,9 +52,9 @@ class Interruption:
         return self._flagged > 0 or self._heard > 0
 
     def check(self, message: str) -> None:
-        """Raise `Interrupted` if this process is asked to end."""
+        """Raise `InterruptedByUser` if this process is asked to end."""
         if self.asked:
-            raise Interrupted(message)
+            raise InterruptedByUser(message)
 
     def install(self) -> None:
         """Start to handle signals; must be called in the main thread."""

@@ -25,7 +25,7 @@ it reads its first argument and writes its second. ``process``: it starts a proc
 """
 
 
-class Reader(NamedTuple):
+class NativeReader(NamedTuple):
     """A function that opens files in native code."""
 
     module: str
@@ -37,46 +37,46 @@ class Reader(NamedTuple):
 _TENSORFLOW_OPS = "tensorflow.python.ops"
 _TENSORFLOW_FILES = "tensorflow.python.lib.io._pywrap_file_io"
 
-READERS: dict[str, tuple[Reader, ...]] = {
+READERS: dict[str, tuple[NativeReader, ...]] = {
     "tensorflow": (
-        Reader(_TENSORFLOW_FILES, "BufferedInputStream", "file"),
-        Reader(_TENSORFLOW_FILES, "ReadFileToString", "file"),
-        Reader(_TENSORFLOW_FILES, "GetChildren", "folder"),
-        Reader(_TENSORFLOW_FILES, "GetMatchingFiles", "pattern"),
-        Reader(_TENSORFLOW_FILES, "WritableFile", "written"),
-        Reader(_TENSORFLOW_FILES, "WriteStringToFile", "written"),
-        Reader(_TENSORFLOW_FILES, "CopyFile", "copied"),
-        Reader(_TENSORFLOW_FILES, "RenameFile", "copied"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "read_file", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "matching_files", "pattern"),
-        Reader("tensorflow", "io.matching_files", "pattern"),
-        Reader("tensorflow", "io.write_file", "written"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "restore_v2", "prefix"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_io_ops", "save_v2", "written"),
-        Reader("tensorflow.python.data.ops.readers", "TFRecordDatasetV2.__init__", "file"),
-        Reader("tensorflow.python.data.ops.readers", "TextLineDatasetV2.__init__", "file"),
-        Reader("tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
-        Reader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
-        Reader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
+        NativeReader(_TENSORFLOW_FILES, "BufferedInputStream", "file"),
+        NativeReader(_TENSORFLOW_FILES, "ReadFileToString", "file"),
+        NativeReader(_TENSORFLOW_FILES, "GetChildren", "folder"),
+        NativeReader(_TENSORFLOW_FILES, "GetMatchingFiles", "pattern"),
+        NativeReader(_TENSORFLOW_FILES, "WritableFile", "written"),
+        NativeReader(_TENSORFLOW_FILES, "WriteStringToFile", "written"),
+        NativeReader(_TENSORFLOW_FILES, "CopyFile", "copied"),
+        NativeReader(_TENSORFLOW_FILES, "RenameFile", "copied"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_io_ops", "read_file", "file"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_io_ops", "matching_files", "pattern"),
+        NativeReader("tensorflow", "io.matching_files", "pattern"),
+        NativeReader("tensorflow", "io.write_file", "written"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_io_ops", "restore_v2", "prefix"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_io_ops", "save_v2", "written"),
+        NativeReader("tensorflow.python.data.ops.readers", "TFRecordDatasetV2.__init__", "file"),
+        NativeReader("tensorflow.python.data.ops.readers", "TextLineDatasetV2.__init__", "file"),
+        NativeReader("tensorflow.python.data.ops.readers", "FixedLengthRecordDatasetV2.__init__", "file"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset", "file"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "csv_dataset_v2", "file"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_experimental_dataset_ops", "load_dataset", "prefix"),
+        NativeReader(f"{_TENSORFLOW_OPS}.gen_lookup_ops", "initialize_table_from_text_file_v2", "file", 1),
+        NativeReader("tensorflow.python.training.py_checkpoint_reader", "NewCheckpointReader", "prefix"),
     ),
-    "h5py": (Reader("h5py", "File.__init__", "hdf5"),),
-    "multiprocessing.process": (Reader("multiprocessing.process", "BaseProcess.start", "process"),),
-    "cv2": (Reader("cv2", "imread", "file"), Reader("cv2", "imreadmulti", "file")),
+    "h5py": (NativeReader("h5py", "File.__init__", "hdf5"),),
+    "multiprocessing.process": (NativeReader("multiprocessing.process", "BaseProcess.start", "process"),),
+    "cv2": (NativeReader("cv2", "imread", "file"), NativeReader("cv2", "imreadmulti", "file")),
     "polars": tuple(
-        Reader("polars", f"{kind}_{form}", "file")
+        NativeReader("polars", f"{kind}_{form}", "file")
         for kind in ("read", "scan")
         for form in ("csv", "parquet", "ipc", "json", "ndjson", "avro", "excel")
     ),
-    "pyarrow.parquet": (Reader("pyarrow.parquet", "read_table", "file"),),
-    "pyarrow.csv": (Reader("pyarrow.csv", "read_csv", "file"),),
+    "pyarrow.parquet": (NativeReader("pyarrow.parquet", "read_table", "file"),),
+    "pyarrow.csv": (NativeReader("pyarrow.csv", "read_csv", "file"),),
     "pyarrow.feather": (
-        Reader("pyarrow.feather", "read_table", "file"),
-        Reader("pyarrow.feather", "read_feather", "file"),
+        NativeReader("pyarrow.feather", "read_table", "file"),
+        NativeReader("pyarrow.feather", "read_feather", "file"),
     ),
-    "pyarrow": (Reader("pyarrow", "memory_map", "file"), Reader("pyarrow", "OSFile", "file")),
+    "pyarrow": (NativeReader("pyarrow", "memory_map", "file"), NativeReader("pyarrow", "OSFile", "file")),
 }
 """Functions by the module whose import makes them available."""
 
@@ -123,7 +123,7 @@ def _observe(name: str) -> None:
             setattr(owner, function, _observed(original, reader, skipped))
 
 
-def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Callable[..., Any]:
+def _observed(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
     """Return a function that records the path in its arguments, after the first ``skipped``, and calls the original."""
 
     @functools.wraps(original)
@@ -139,7 +139,7 @@ def _observed(original: Callable[..., Any], reader: Reader, skipped: int) -> Cal
     return call
 
 
-def _note(given: Sequence[Any], reader: Reader) -> None:
+def _note(given: Sequence[Any], reader: NativeReader) -> None:
     paths = list(_paths(given[0]))
     match reader.use:
         case "hdf5":
@@ -163,7 +163,7 @@ def _note(given: Sequence[Any], reader: Reader) -> None:
             recorder.note_native_write(given[1])
 
 
-def _note_hdf5(given: Sequence[Any], paths: Sequence[object], reader: Reader) -> None:
+def _note_hdf5(given: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
     if _is_writing(given):
         recorder.note_native_write(given[0])
         return

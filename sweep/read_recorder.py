@@ -38,7 +38,7 @@ _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 _hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and everything that changes with the content
 
 
-class Place(NamedTuple):
+class AuthorLine(NamedTuple):
     """The author's line that led to an event."""
 
     line: str  # such as "models.py:12 in model "
@@ -205,7 +205,7 @@ class ReadRecorder:
                     handle(args)
                 except Exception as error:  # an error here would end the author's call
                     reason = f"{event} could not be recorded ({type(error).__name__})"
-                    self._add_unknown(reason, Place(""))
+                    self._add_unknown(reason, AuthorLine(""))
 
     @contextmanager
     def _quiet(self) -> Iterator[bool]:
@@ -233,14 +233,14 @@ class ReadRecorder:
         elif access != os.O_WRONLY:  # code that only appends sees nothing of the file
             self._note_read(path, self._add_file)
 
-    def _note_read(self, path: object, add: Callable[[object, Place], None]) -> None:
+    def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
         if self._resolved(path) is None:  # true for most files; checked first because inspecting the stack takes longer
             return
         place = self._place()
         if place is not None:
             add(path, place)
 
-    def _add_file(self, path: object, place: Place) -> None:
+    def _add_file(self, path: object, place: AuthorLine) -> None:
         resolved = self._resolved(path)
         if resolved is None or self._was_written(resolved):
             return
@@ -254,18 +254,18 @@ class ReadRecorder:
         if len(self._reads.files) > MOST_FILES:
             self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
 
-    def _add_folder(self, path: object, place: Place) -> None:
+    def _add_folder(self, path: object, place: AuthorLine) -> None:
         resolved = self._resolved(path)
         if resolved is not None and not self._was_written(resolved):
             name = self._name_of(path, resolved)
             for reads in self._records(place):
                 reads.folders.setdefault(name, listing_digest(resolved, self._written))
 
-    def _add_unknown(self, reason: str, place: Place) -> None:
+    def _add_unknown(self, reason: str, place: AuthorLine) -> None:
         for reads in self._records(place):
             reads.unknown.setdefault(reason, None)
 
-    def _records(self, place: Place) -> list[Reads]:
+    def _records(self, place: AuthorLine) -> list[Reads]:
         """Return the records that an event at a place belongs to."""
         return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
 
@@ -391,7 +391,7 @@ class ReadRecorder:
             or is_own_file(name)
         )
 
-    def _place(self, *, importing: bool = False) -> Place | None:
+    def _place(self, *, importing: bool = False) -> AuthorLine | None:
         """Return the author's line that leads to the present event; None if there is none.
 
         File access by the import system while finding modules does not count, except with ``importing``.
@@ -416,7 +416,7 @@ class ReadRecorder:
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back
         is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
-        return Place("a thread ") if is_foreign_thread and self._in_trial else None
+        return AuthorLine("a thread ") if is_foreign_thread and self._in_trial else None
 
     def _counts(self, frame: FrameType) -> bool:
         """Return whether a frame of the author's code counts.
@@ -427,7 +427,7 @@ class ReadRecorder:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
-    def _asked_at(self) -> Place | None:
+    def _asked_at(self) -> AuthorLine | None:
         """Return the nearest line outside of Python's library and of this module, if it is the author's."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
@@ -448,7 +448,7 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
         return super().__getitem__(name)
 
 
-def _place_of(frame: FrameType) -> Place:
+def _place_of(frame: FrameType) -> AuthorLine:
     """Return the place of a frame of the author's code."""
     code = frame.f_code
     files: dict[str, None] = {}
@@ -457,7 +457,7 @@ def _place_of(frame: FrameType) -> Place:
         if is_author_file(outer.f_code.co_filename):
             files[outer.f_code.co_filename] = None
         outer = outer.f_back
-    return Place(f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files))
+    return AuthorLine(f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files))
 
 
 def fingerprint(path: str) -> str:

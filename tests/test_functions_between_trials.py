@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.backends import Job, Node, Order
+from sweep.backends import Job, Order, WorkerNode
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, TrialEnded
@@ -55,7 +55,7 @@ def worker_of(tmp_path: Path) -> Iterator[Any]:
         (tmp_path / "some_function.py").write_text(text)
         sys.modules.pop("some_function", None)
         job = Job("s", f"some_function:{name}", (tmp_path,), tmp_path, Objective("loss", "minimize"), data_seed=seed)
-        made.append(Worker(job, node=Node() if alone else None))
+        made.append(Worker(job, node=WorkerNode() if alone else None))
         return made[-1]
 
     here = Path.cwd()

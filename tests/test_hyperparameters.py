@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.hyperparameters import Hyperparameters, Mark, Reads, Watched, from_json, to_json
+from sweep.hyperparameters import Hyperparameters, ReadMark, Reads, RecordedParams, from_json, to_json
 
 HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
 
@@ -111,8 +111,8 @@ def test_a_record_holds_what_was_read_and_how() -> None:
         hp.below("aug")
     assert hp.kind
     assert reads == {
-        "none": Mark.ABSENT,
-        "units": Mark.PRESENT,
+        "none": ReadMark.ABSENT,
+        "units": ReadMark.PRESENT,
         "rate": 0.1,
         "aug": ("aug.kind", "aug.deep.p"),
     }
@@ -202,14 +202,14 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
         (pickle.dumps, set()),
     ],
 )
-def test_watched_parameters_tell_what_was_read(use: Callable[[Watched], object], seen: set[str]) -> None:
-    given = Watched({"a": 1, "b": 2, "n.x": 3}, set())
+def test_watched_parameters_tell_what_was_read(use: Callable[[RecordedParams], object], seen: set[str]) -> None:
+    given = RecordedParams({"a": 1, "b": 2, "n.x": 3}, set())
     use(given)
     assert given.seen == seen
 
 
 def test_some_may_be_changed_for_a_while() -> None:
-    watched = Watched({"a": 1, "b": 2, "c.d": 3}, seen := set())
+    watched = RecordedParams({"a": 1, "b": 2, "c.d": 3}, seen := set())
     hp = Hyperparameters(watched)
     assert hp.but({}) is hp
     other = hp.but({"a": 5, "b": None, "e": 7})

@@ -12,7 +12,7 @@ import pytest
 from waiting import until
 
 from sweep import interruption
-from sweep.errors import Interrupted, StoppedAtOnce
+from sweep.errors import InterruptedByUser, StoppedAtOnce
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def test_a_thread_acts_and_the_main_thread_looks() -> None:
             os.kill(os.getpid(), number)
             until(lambda count=count: len(done) == count)
         assert signals.asked
-        with pytest.raises(Interrupted, match="before it began"):
+        with pytest.raises(InterruptedByUser, match="before it began"):
             signals.check("before it began")
     assert done == ["first in sweep-signal", *["second in sweep-signal"] * 2]  # all heard when the block ends
 

@@ -70,9 +70,9 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     from sweep.contract import Assignment, Devices
     from trainables.digits_cnn import DigitsCNN
-    from trainables.session import Session
+    from trainables.session import TrialSession
 
-    session, way = Session(DigitsCNN()), Way()
+    session, way = TrialSession(DigitsCNN()), Way()
     trial = Assignment(
         trial=0,
         params={"learning_rate": 0.05, "batch_size": 64},

@@ -1,4 +1,4 @@
-"""The base class `KerasTrainable`: subclasses define data and a model, and `Session` trains them."""
+"""The base class `KerasTrainable`: subclasses define data and a model, and `TrialSession` trains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainables.recipe.author_updates import Batch, Update
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.session import Session
+from trainables.session import TrialSession
 
 __all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Update"]
 
@@ -25,17 +25,17 @@ class KerasTrainable(Author):
 
     Subclasses define `data` and `model`, and override any other method of `Author`. In a test or a notebook, an
     instance is a `sweep.contract.Trainable` itself: ``begin(assignment)``, then ``train(report)``. A sweep calls its
-    `Session` instead, so a subclass may have its own ``self.train``, ``self.test`` or ``def save``.
+    `TrialSession` instead, so a subclass may have its own ``self.train``, ``self.test`` or ``def save``.
     """
 
-    __trainable__ = Session
+    __trainable__ = TrialSession
 
     @property
-    def _session(self) -> Session:
+    def _session(self) -> TrialSession:
         """Return the session, which is created at the first use so that `__init__` need not call this class's."""
         if "_session" not in vars(self):
             self.__trainable__(self)
-        session: Session = vars(self)["_session"]
+        session: TrialSession = vars(self)["_session"]
         return session
 
     @property
@@ -73,7 +73,7 @@ class KerasTrainable(Author):
         """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
         self._session.scale_rate(factor)
 
-    # ---- without a sweep: the methods of `Session`
+    # ---- without a sweep: the methods of `TrialSession`
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Wait until all ranks have joined the trial."""

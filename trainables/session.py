@@ -1,4 +1,4 @@
-"""The `Session`, which trains the trials of one trainable, one after the other.
+"""The `TrialSession`, which trains the trials of one trainable, one after the other.
 
 It keeps compiled programs between trials. The plain hyperparameters that `model`, `loss`, `metrics`, `optimizer` and
 `augment` read are the structure of a program. For another trial of the same structure the program is reset in place,
@@ -28,14 +28,14 @@ from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, placed
 from trainables.export import exporting, plain_model
-from trainables.fused.group import Group
+from trainables.fused.group import FusedGroup
 from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
-from trainables.loop.hooks import Callbacks, Hooks, checked_memory
-from trainables.loop.program import Program, Wanted
+from trainables.loop.hooks import AuthorHooks, Callbacks, checked_memory
+from trainables.loop.program import Program, ProgramOptions
 from trainables.loop.saving import Carried
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Setting, Trial, check_eager, global_batch_size, highest_rate
+from trainables.loop.trial import ReadyTrial, TrialSetting, check_eager, global_batch_size, highest_rate
 from trainables.numbers.live import Live
 from trainables.recipe import author_data, global_settings, phases, refusals, schedules
 from trainables.recipe.author import Author
@@ -51,13 +51,13 @@ OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets",
 class Aside(NamedTuple):
     """A suspended trial, without the state of its program."""
 
-    trial: Trial
-    setting: Setting
+    trial: ReadyTrial
+    setting: TrialSetting
     spans: tuple[Span, ...]
     memory: dict[str, Any]
 
 
-class Session(Joining):
+class TrialSession(Joining):
     """The `sweep.contract.Trainable` of an author's class: it trains, saves, restores and exports trials.
 
     It is an object of its own, so authors may use any names for their attributes and methods.
@@ -74,9 +74,9 @@ class Session(Joining):
         self.example_read = self.targets_read = False
         """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
         self._hp: Hyperparameters | None = None
-        self._setting: Setting
+        self._setting: TrialSetting
         self._spans: tuple[Span, ...] = ()
-        self._trial: Trial | None = None
+        self._trial: ReadyTrial | None = None
         vars(author)["_session"] = self
         author.memory = {}
 
@@ -86,7 +86,7 @@ class Session(Joining):
         return getattr(self._author, "depends_on", None)
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> ReadyTrial:
         """Return the present trial.
 
         Raises RuntimeError before the first trial has begun.
@@ -137,10 +137,10 @@ class Session(Joining):
             self._number = assignment.trial
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self._data.reads, told
-        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
+        self._setting = TrialSetting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
 
-    def _enter(self, span: Span) -> Trial:
+    def _enter(self, span: Span) -> ReadyTrial:
         """Prepare the present trial for a phase and return it, without the weights of the phase before."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
@@ -165,7 +165,7 @@ class Session(Joining):
             share, whole = program.shares(0 if ranks is None else ranks.rank)
             walk = Walk.of(hp, train, batch_size, assignment.seed, share)
             held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate, whole)
-        trial = Trial(
+        trial = ReadyTrial(
             assignment=assignment,
             hp=hp,
             placement=placement,
@@ -183,7 +183,7 @@ class Session(Joining):
             gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
-            hooks=Hooks(self._author, program.model, hp, reads, OWN | self._data.left),
+            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self._data.left),
             callbacks=callbacks,
         )
         trial.prepare()
@@ -198,7 +198,7 @@ class Session(Joining):
             program.check_phases()
         return trial
 
-    def _enter_next(self, trial: Trial) -> Trial:
+    def _enter_next(self, trial: ReadyTrial) -> ReadyTrial:
         """Return the trial in its next phase, which continues with the present weights."""
         carried = Carried(trial.program)
         owned.undo(self._author)
@@ -274,9 +274,9 @@ class Session(Joining):
 
     # ---- several trials in turns
 
-    def group(self) -> Group:
+    def group(self) -> FusedGroup:
         """Return a group that trains several trials of one structure together."""
-        return Group(self)
+        return FusedGroup(self)
 
     def aside(self) -> Aside:
         """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
@@ -292,7 +292,7 @@ class Session(Joining):
             author.live.set(trial.hp)
         attributes.put(author, OWN, {**self._data.bare, **trial.structure.attributes})
 
-    def fits(self, assignment: Assignment, other: Trial) -> bool:
+    def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one, judging by its parameters."""
         hp, was = Hyperparameters(assignment.params), other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
@@ -390,7 +390,7 @@ class Session(Joining):
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
-        record, used = origins.Record(seed), cache.memory_used(placement)
+        record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
         attributes.put(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -403,7 +403,9 @@ class Session(Joining):
                 attributes_kept = attributes.kept(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
-                wanted = Wanted(placement, recipe, seed, self._present, attributes_kept, compiles, callbacks, fit)
+                wanted = ProgramOptions(
+                    placement, recipe, seed, self._present, attributes_kept, compiles, callbacks, fit
+                )
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
@@ -472,7 +474,7 @@ class Session(Joining):
             return True
         if structure.drew:
             return False
-        record = origins.Record(seed)
+        record = origins.CreatedVariables(seed)
         attributes.put(self._author, OWN, self._data.bare)
         to_copy = not program.parts.follows(program.state)
         with pristine.making(self._author), origins.recording(record, to_copy=to_copy):

@@ -10,7 +10,7 @@ from sweep.events import Value
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LineageStep:
     """A range of a trial's epochs that were trained by one trial: itself or one of its ancestors."""
 
     trial: int
@@ -19,15 +19,15 @@ class Step:
     params: Mapping[str, Value]
 
 
-def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
+def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return the steps of a trial in the order of their epochs; a trial that is no copy has one."""
     known = {trial.trial: trial for trial in trials}
-    found: list[Step] = []
+    found: list[LineageStep] = []
     trial, last = known[number], known[number].epochs
     while True:
         first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
         if last > first:  # otherwise it was replaced before it trained
-            found.append(Step(trial.trial, first + 1, last, trial.params))
+            found.append(LineageStep(trial.trial, first + 1, last, trial.params))
         if trial.parent is None:
             return tuple(reversed(found))
         trial, last = known[trial.parent], first

@@ -28,7 +28,7 @@ from sweep.text import shortened
 MOST = 128  # maximum number of points of a curve that are kept
 
 
-class Curve:
+class ThinnedCurve:
     """A curve in bounded memory: every value at first, then every second, every fourth and so on, and the last."""
 
     __slots__ = ("_count", "_kept", "_last", "_stride")
@@ -64,13 +64,13 @@ class Open:
     state: TrialState
     of: int  # epochs that it is to train
     value: float | None = None  # the objective, as last reported
-    curve: Curve = field(default_factory=Curve)
+    curve: ThinnedCurve = field(default_factory=ThinnedCurve)
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     trained_s: float | None = 0.0  # training time; None if it was not trained in one go
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedTrial:
     """A trial that ended or was interrupted; ``took_s`` counts from its start."""
 
     trial: int
@@ -101,7 +101,7 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RungStatus:
     """An epoch at which trials can be pruned, or were pruned."""
 
     epoch: int
@@ -109,7 +109,7 @@ class Rung:
     pruned: int
 
 
-class Follower:
+class LogReader:
     """Reads the events of a log as they are written, from byte ``offset`` on."""
 
     def __init__(self, folder: ResultsFolder, offset: int = 0) -> None:
@@ -165,7 +165,7 @@ class Standing:
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
         self.best: Best | None = None
-        self.latest: deque[Ended] = deque(maxlen=LATEST)
+        self.latest: deque[FinishedTrial] = deque(maxlen=LATEST)
         self.epochs = 0
         self.started = 0  # trials
         self.session: float | None = None  # start of the current session
@@ -210,7 +210,7 @@ class Standing:
         """The number of trials that wait until `early_terminate` resumes them."""
         return len(self._paused)
 
-    def observe(self, event: Event) -> Ended | None:
+    def observe(self, event: Event) -> FinishedTrial | None:
         """Update the state with an event; return the trial that it ended or interrupted, if any."""
         before, self.last = self.last, event.time
         match self._ledger.observe(event):
@@ -224,9 +224,9 @@ class Standing:
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended() as change:
                 return self._end(change)
-            case ledger.Session(SessionStarted() as session):
+            case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
-            case ledger.Session(SessionEnded(reason=reason)):
+            case ledger.SessionChange(SessionEnded(reason=reason)):
                 self.over = reason
             case _:
                 pass
@@ -249,10 +249,10 @@ class Standing:
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
-    def rungs(self) -> list[Rung]:
+    def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
         epochs = sorted({*self.outline.decisions, *self._pruned})
-        return [Rung(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
+        return [RungStatus(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
 
     def survivors(self) -> float | None:
         """Estimate how many trials will train all their epochs; None if the number of trials is unknown."""
@@ -371,7 +371,7 @@ class Standing:
             self._seconds.append([second, 0])
         self._seconds[-1][1] += 1
 
-    def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> Ended:
+    def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
         state, event = change
         number = state.number
         self.running.pop(number, None)
@@ -387,7 +387,7 @@ class Standing:
         if took_s is None:
             began = state.started if event.facts.started is None else event.facts.started
             took_s = max(event.time - began, 0.0)
-        ended = Ended(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
+        ended = FinishedTrial(number, event.status, event.reason, trial.state.epoch, trial.value, state.params, took_s)
         if event.status is Status.INTERRUPTED:
             trial.trained_s = None
             return ended
@@ -445,7 +445,7 @@ class Standing:
         self._at_once.clear()
         self._seconds.clear()
 
-    def _compare(self, ended: Ended) -> None:
+    def _compare(self, ended: FinishedTrial) -> None:
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return

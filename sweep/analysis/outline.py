@@ -17,7 +17,7 @@ _NO_RULE = NoTermination()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class BudgetLimits:
     """Budgets that may end the sweep before its trials do; ``gpus`` is the number of GPUs of one trial."""
 
     hours: float | None = None
@@ -28,7 +28,7 @@ class Limits:
     shared: bool = False  # trials share GPUs; each epoch measures its part of one
 
     @classmethod
-    def of(cls, spec: Spec) -> Limits:
+    def of(cls, spec: Spec) -> BudgetLimits:
         """Return the budgets of a sweep file."""
         return cls(
             hours=spec.budget.hours,
@@ -58,7 +58,7 @@ class Outline:
     epochs: int = 1  # of a trial whose parameters do not set it
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
     rule: EarlyTermination = _NO_RULE
-    limits: Limits = Limits()
+    limits: BudgetLimits = BudgetLimits()
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
@@ -75,7 +75,7 @@ class Outline:
             epochs=spec.epochs,
             decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
             rule=spec.early_terminate,
-            limits=Limits.of(spec),
+            limits=BudgetLimits.of(spec),
         )
 
     @property

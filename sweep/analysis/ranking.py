@@ -135,7 +135,7 @@ class Score(Struct, frozen=True):
     interval: tuple[float, float] | None  # 95 % interval of the mean; None for one value
 
 
-class Ranked(Struct, frozen=True):
+class RankedConfiguration(Struct, frozen=True):
     """One configuration: a trial, or several repeats."""
 
     rank: int  # from 1
@@ -181,13 +181,13 @@ class Ranking:
 
     objectives: Objectives
     varying: tuple[str, ...]  # the parameters that differ between configurations
-    rows: tuple[Ranked, ...]
+    rows: tuple[RankedConfiguration, ...]
     method: str = ""  # describes the statistical method; "" without verdicts
     confirmed: Confirmation | None = None  # results of fresh seeds, which then determine order and verdicts
     other_code: str = ""  # describes in what trainings differ besides their parameters
 
     @property
-    def best(self) -> tuple[Ranked, ...]:
+    def best(self) -> tuple[RankedConfiguration, ...]:
         """The best configuration, or the Pareto front of several objectives; empty before a trial has completed.
 
         If no configuration completed all of its repeats, the first one in the order is returned.
@@ -208,7 +208,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     differ.
     """
     objectives = same_objectives(sweeps)
-    rows: list[Ranked] = []
+    rows: list[RankedConfiguration] = []
     for sweep in sweeps:
         rows += [_summarize(group, objectives, sweep) for group in by_configuration(sweep.trials).values()]
     fronts = _front_numbers(rows, objectives)
@@ -217,7 +217,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     if confirmed:
         places = {configuration(finalist.params): finalist.place for finalist in confirmed.rows}
 
-    def key(row: Ranked) -> tuple[float, ...]:
+    def key(row: RankedConfiguration) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
@@ -236,7 +236,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
 
 
 _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
-"""Fields that `Ranked` and `Compared` have in common."""
+"""Fields that `RankedConfiguration` and `Compared` have in common."""
 
 
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
@@ -301,7 +301,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
     return numbers
 
 
-def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
+def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
     fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
@@ -321,7 +321,7 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
     ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
     completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
     share, status = outcome([trial.status for trial in trials], completed, sweep.info.trials_each)
-    return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+    return RankedConfiguration(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
 
 
 def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
@@ -338,11 +338,11 @@ def _is_finite(trial: Trial, objectives: Objectives) -> bool:
     return all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
 
 
-def _losses(row: Ranked) -> list[float]:
+def _losses(row: RankedConfiguration) -> list[float]:
     return [objective(score.metric, score.goal).to_loss(score.mean) for score in row.scores]
 
 
-def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:
+def _front_numbers(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
     """Return the Pareto fronts of the completed configurations, by the id() of their rows."""
     if len(objectives) < 2:
         return {}
@@ -385,15 +385,15 @@ def columns(ranking: Ranking) -> Columns:
     return table
 
 
-def _trial_numbers(row: Ranked) -> str:
+def _trial_numbers(row: RankedConfiguration) -> str:
     return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
 
 
-def _count_seeds(row: Ranked) -> int:
+def _count_seeds(row: RankedConfiguration) -> int:
     return len(row.scores[0].values) if row.scores else 0
 
 
-def _score_figures(row: Ranked, at: int) -> tuple[float | None, float | None, float | None, float | None]:
+def _score_figures(row: RankedConfiguration, at: int) -> tuple[float | None, float | None, float | None, float | None]:
     """Return mean, standard deviation and interval of a row's score in objective ``at``; None where unknown."""
     if not row.scores:
         return None, None, None, None
@@ -408,7 +408,7 @@ LOSS = "val_loss"  # the metric that `DEVIATION` belongs to
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class SamplingError:
     """The sampling error of a mean over validation examples."""
 
     metric: str
@@ -422,7 +422,9 @@ class HeldOut:
     method: str  # of computing the interval
 
 
-def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: float | None = None) -> HeldOut | None:
+def noise_of_metric(
+    metric: str, level: float, examples: int, loss_deviation: float | None = None
+) -> SamplingError | None:
     """Return the sampling error of an accuracy, or of a loss whose deviation over examples is known; None otherwise.
 
     The error is an upper bound: two configurations that agree on many of the same examples differ by less. For a loss
@@ -443,7 +445,7 @@ def noise_of_metric(metric: str, level: float, examples: int, loss_deviation: fl
     else:
         return None
     difference = Z * math.sqrt(2 / examples) * deviation
-    return HeldOut(metric, level, examples, deviation, low, high, difference, method)
+    return SamplingError(metric, level, examples, deviation, low, high, difference, method)
 
 
 def is_share(metric: str) -> bool:
@@ -456,7 +458,7 @@ def examples_for(difference: float, deviation: float) -> int:
     return math.ceil(2 * (deviation * Z / difference) ** 2)
 
 
-def noise_of(ranking: Ranking, read: Tables) -> HeldOut | None:
+def noise_of(ranking: Ranking, read: Tables) -> SamplingError | None:
     """Return the sampling error of the best score of a ranking; None if it is unknown."""
     if not ranking.best:
         return None

@@ -53,7 +53,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReplayResult:
     """The result of one replay, by place of the trials."""
 
     epochs: Mapping[int, int]
@@ -273,7 +273,7 @@ class _UnknownEpochs:
         )
 
 
-def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> Course:
+def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
     """Simulate trials in this order, ``at_once`` at a time; each trains until its curve ends or the rule stops it."""
     return _Simulation(order, make(), at_once, beyond).run()
 
@@ -295,13 +295,13 @@ class _Simulation:
         # end of the epoch, order of start, epoch, curve, report
         self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
 
-    def run(self) -> Course:
+    def run(self) -> ReplayResult:
         while True:
             while self._free_workers and self._start_trial():
                 self._free_workers -= 1
             if not self._clock:
                 stopped = frozenset(self._stopped | self._paused.by_place.keys())
-                return Course(self._epochs, stopped, frozenset(self._unknown))
+                return ReplayResult(self._epochs, stopped, frozenset(self._unknown))
             self._now, number, epoch, curve, report = heapq.heappop(self._clock)
             self._epochs[curve.place] = epoch
             if self._scheduler.observe(report) and epoch < curve.length:
@@ -483,7 +483,9 @@ def replay(
     )
 
 
-def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
+def _extreme(
+    courses: Sequence[ReplayResult], orders: Sequence[Sequence[_Configuration]], winner: _Configuration
+) -> Extreme:
     chosen = [_choose_best(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
     return Extreme(
         epochs=_spread([float(one.trained) for one in courses]),

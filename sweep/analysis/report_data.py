@@ -183,7 +183,7 @@ SLACK_S = 0.05  # a worker may begin a trial before the driver has logged the en
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimelineSpan:
     """A trial in a lane of the timeline, in seconds since 1970."""
 
     row: int  # in the table of trials
@@ -197,7 +197,7 @@ class Timeline:
     """All lanes of a sweep."""
 
     lanes: tuple[str, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineSpan, ...]
     pauses: tuple[tuple[float, float], ...]  # between sessions
     busy_s: float
     idle_s: float  # of all lanes, while the sweep ran
@@ -218,13 +218,13 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
             gpus = str(devices) if str(devices or "").startswith("gpu") else ""
             known[str(node or "not known"), gpus].append((begin, end, row))
     lanes: list[str] = []
-    spans: list[Span] = []
+    spans: list[TimelineSpan] = []
     for (node, gpus), trials in sorted(known.items()):
         placed = list(_assign_lanes(sorted(trials)))
         count = 1 + max(lane for lane, *_ in placed)
         for lane, begin, end, row in placed:
             parts = _cut_out(pauses, begin, end)
-            spans += [Span(row, len(lanes) + lane, *part) for part in parts]
+            spans += [TimelineSpan(row, len(lanes) + lane, *part) for part in parts]
         name = f"{node} {gpus}".strip()
         if count == 1:
             lanes.append(name)

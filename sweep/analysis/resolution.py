@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep.analysis.ranking import HeldOut, Ranking, noise_of
+from sweep.analysis.ranking import Ranking, SamplingError, noise_of
 from sweep.statistics.power import LEAST, detectable_difference, spread_over_seeds
 from sweep.store.tables import Tables
 
@@ -20,7 +20,7 @@ class Resolution:
     by_seeds: float | None  # that their seeds show about half the time
     by_examples: float | None  # that the choice of held-out examples may explain
     spread: float | None  # standard deviation over seeds
-    examples: HeldOut | None
+    examples: SamplingError | None
 
     @property
     def least_gain(self) -> float | None:

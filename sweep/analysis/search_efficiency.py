@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from sweep.analysis.ranking import Ranked, Ranking
+from sweep.analysis.ranking import RankedConfiguration, Ranking
 from sweep.events import Role, Status
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.intervals import Z
@@ -28,7 +28,7 @@ POINTS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BestByBudget:
     """The best score as a function of one kind of budget; NaN before anything completed."""
 
     unit: str  # "epochs" or "hours" of training, summed over all trials
@@ -49,7 +49,7 @@ class Correlation:
     high: float | None
 
 
-def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> Found:
+def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> BestByBudget:
     """Return the best score by budget spent, in the given order and over 200 random orders of the configurations.
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
@@ -71,7 +71,7 @@ def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], 
     found = _best(losses, spent, np.arange(len(losses)), budgets)
     found = np.where(np.isfinite(found), objective.sign * found, np.nan)
     columns = (budgets, found, objective.sign * mean, low, high)
-    return Found(unit, *(tuple(column.tolist()) for column in columns))
+    return BestByBudget(unit, *(tuple(column.tolist()) for column in columns))
 
 
 def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
@@ -111,7 +111,7 @@ LEAST = 3  # minimum number of completed configurations
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RungPrediction:
     """How well the scores after some epochs predict the final ones."""
 
     epoch: int
@@ -138,9 +138,9 @@ class SearchEfficiency:
     sweep: str
     metric: str
     goal: str
-    budgets: tuple[Found, ...]
+    budgets: tuple[BestByBudget, ...]
     control: Control | None
-    rungs: tuple[Rung, ...]
+    rungs: tuple[RungPrediction, ...]
 
 
 def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
@@ -178,16 +178,16 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
-def _first_trial(row: Ranked) -> int:
+def _first_trial(row: RankedConfiguration) -> int:
     return min(trial.trial for trial in row.trials)
 
 
-def _mean_score(row: Ranked) -> float:
+def _mean_score(row: RankedConfiguration) -> float:
     """Return the mean of the first objective; NaN if the configuration has not completed."""
     return row.scores[0].mean if row.completed and row.scores else math.nan
 
 
-def _search_trials_only(row: Ranked) -> Ranked | None:
+def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
     """Return a configuration with only the trials of the search and their mean score; None if it has none."""
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
@@ -227,7 +227,7 @@ def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     return curves
 
 
-def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
+def _means(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     """Return the mean over the trials of each configuration, (configurations, epochs).
 
     NaN if a trial that began has no value at the epoch; failed trials are left out.
@@ -248,7 +248,7 @@ def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
     return means
 
 
-def _rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> Rung:
+def _rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
     """Return how well an epoch predicts the end.
 
     The correlation is over completed configurations; the best one's rank is among all that reached the epoch.
@@ -259,10 +259,12 @@ def _rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> Run
     if math.isfinite(loss_of_best):
         place = 1 + int((epoch_losses < loss_of_best).sum())
     correlated = correlation(epoch_losses[reached], losses[reached])
-    return Rung(epoch, correlated, place, int(np.isfinite(epoch_losses).sum()))
+    return RungPrediction(epoch, correlated, place, int(np.isfinite(epoch_losses).sum()))
 
 
-def _control(rows: Sequence[Ranked], losses: Floats, first: Floats, done: Places, one: Objective) -> Control | None:
+def _control(
+    rows: Sequence[RankedConfiguration], losses: Floats, first: Floats, done: Places, one: Objective
+) -> Control | None:
     """Return the result of the configuration that is best after the first epoch; None if too few have a score there."""
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweep.analysis.differences import varying
-from sweep.analysis.live_status import Follower
+from sweep.analysis.live_status import LogReader
 from sweep.analysis.sweep_rows import Sweep, Trial, of_tables
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
-from sweep.searchers.optuna_study import Axis, Told, study
+from sweep.searchers.optuna_study import Axis, StudiedTrial, study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
 from sweep.spec import parse
@@ -76,14 +76,14 @@ def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | 
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
-def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
+def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[StudiedTrial]:
     """Yield the trials of a sweep in the form in which they are added to its study, by number."""
     from sweep.store import reading
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
     times = reading.columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
-        yield Told(
+        yield StudiedTrial(
             params=trial.params,
             status=Status(trial.status),
             reason=trial.status_reason,
@@ -170,7 +170,7 @@ class FollowedSweep:
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)
         self._ledger.trials = {one.trial: _state(one, self._told[one.trial]) for one in sweep.trials}
-        self._follower: Follower | None = Follower(self._folder, read.history.log_bytes)
+        self._follower: LogReader | None = LogReader(self._folder, read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
         self._draw()
@@ -197,7 +197,7 @@ class FollowedSweep:
         match self._ledger.observe(event):
             case Started(trial, start):
                 known = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
-                self._told[trial.number] = Told(
+                self._told[trial.number] = StudiedTrial(
                     params=start.params,
                     status=trial.status,
                     reason="",
@@ -217,7 +217,7 @@ class FollowedSweep:
                 return
         changed.add(trial.number)
 
-    def _reported(self, told: Told, trial: TrialState, event: EpochReported) -> Told:
+    def _reported(self, told: StudiedTrial, trial: TrialState, event: EpochReported) -> StudiedTrial:
         objective = self.objectives[0][0]
         new = {event.epoch: event.metrics[objective]} if objective in event.metrics else {}
         return replace(
@@ -256,7 +256,7 @@ class FollowedSweep:
         self._frozen[number] = frozen
 
 
-def _state(trial: Trial, told: Told) -> TrialState:
+def _state(trial: Trial, told: StudiedTrial) -> TrialState:
     """Return a trial from the tables as a ledger needs it to take in further events."""
     start = TrialStarted(
         trial=trial.trial,

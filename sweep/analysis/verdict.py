@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sweep.analysis.confirmation import BROKEN, Confirmation
-from sweep.analysis.ranking import Ranked, Ranking, rank
+from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
 from sweep.analysis.sweep_rows import Trial, read
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
@@ -200,7 +200,7 @@ def _beside_baseline(ranking: Ranking) -> str:
     return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
 
 
-def words(row: Ranked, ranking: Ranking) -> str:
+def words(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return the verdict on a row in words, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
@@ -259,7 +259,7 @@ def _single(ranking: Ranking) -> str:
     return f"{reached}. {_beside(best, others, ranking)}"
 
 
-def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
+def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return how the best configuration compares with the others."""
     if not others:
         return "No other configuration completed to compare it with."
@@ -279,7 +279,7 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
     return " ".join(parts)
 
 
-def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
+def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return why there is no verdict on the best configuration, and what would help."""
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
@@ -306,7 +306,7 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     return f"{told}. These are too few seeds for a verdict{more}.{trains}"
 
 
-def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
+def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return which of the rows is nearest to the best, and how far it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
@@ -317,21 +317,21 @@ def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
 
-def _share(rows: Sequence[Ranked], others: Sequence[Ranked]) -> str:
+def _share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
     if len(others) == 1:
         return "the other configuration"
     return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"
 
 
-def _reasons(rows: Sequence[Ranked]) -> str:
+def _reasons(rows: Sequence[RankedConfiguration]) -> str:
     return "; ".join(dict.fromkeys(row.undecided for row in rows))
 
 
-def _trainings(row: Ranked) -> str:
+def _trainings(row: RankedConfiguration) -> str:
     return "folds" if any(trial.fold is not None for trial in row.trials) else "seeds"
 
 
-def _named(row: Ranked, ranking: Ranking) -> str:
+def _named(row: RankedConfiguration, ranking: Ranking) -> str:
     parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more

@@ -25,16 +25,16 @@ from sweep import analysis
 from sweep import spec as specs
 from sweep.api import LoadedSweep, trainables
 from sweep.api.loading import loaded
-from sweep.api.trainables import Given, alone, kept_process
-from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.api.trainables import NamedTrainable, alone, kept_process
+from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
 from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session
-from sweep.runner.resuming import Reopened
-from sweep.runner.retraining import Wanted
-from sweep.runner.session import Training
+from sweep.runner.resuming import ResumableSweep
+from sweep.runner.retraining import RetrainingOptions
+from sweep.runner.session import SweepSource
 from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
 from sweep.store.folder import ResultsFolder, free_name, require_locks
@@ -210,7 +210,7 @@ def run(
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
         notes = planning.notes(spec, source)
-        training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
+        training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
             lambda: session.run(training, text, place, options, view), ResultsFolder(place / spec.name), given
@@ -290,7 +290,7 @@ def retrain(
         folder = ResultsFolder.open(local(results, "results"), str(name))
         made = retraining.prepare(
             folder,
-            Wanted(
+            RetrainingOptions(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
@@ -301,7 +301,7 @@ def retrain(
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [f"note: {note}" for note in made.notes]
-        training = Training(
+        training = SweepSource(
             spec=spec,
             source=source,
             import_folders=folders,
@@ -316,7 +316,7 @@ def retrain(
         )
 
 
-def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep:
+def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
     folders = _folders(reopened.import_folders, given)
@@ -328,7 +328,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
 
 
 def _read(
-    what: str | Path | Mapping[str, Any], given: Given | None, changes: Sequence[str]
+    what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
     """Return the sweep, its text, its name in messages, and the folders to import its modules from."""
     if isinstance(what, str | Path):
@@ -346,7 +346,7 @@ def _read(
     return spec, text + "\n", _SOURCE, _folders((Path.cwd(),), given)
 
 
-def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
+def _folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
     """Return these folders followed by those of the trainable's module and of the running script, each once."""
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
@@ -355,7 +355,7 @@ def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
 
 
-def _free_name(given: Given | None, what: Mapping[str, Any], results: Path) -> str:
+def _free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: Path) -> str:
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
     return free_name(results, name)
 
@@ -402,7 +402,7 @@ def _options(function: str, how: How) -> Options:
     return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
 
 
-def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
+def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:
     """Run a session and return its results, with its trainable.
 
     Raises KeyboardInterrupt if it was interrupted, StoreError if its results could not be stored, and SweepError if no
@@ -412,7 +412,7 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
     with kept_process():
         try:
             outcome = drive()
-        except (Interrupted, StoppedAtOnce) as error:
+        except (InterruptedByUser, StoppedAtOnce) as error:
             raise KeyboardInterrupt(f"{error}; {again if folder.info.exists() else 'start it again'}") from None
     if outcome.fault:
         raise StoreError(f"{outcome.fault}; {again}")

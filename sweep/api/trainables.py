@@ -24,7 +24,7 @@ from sweep.store.folder import ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class NamedTrainable:
     """A trainable as a sweep file names it."""
 
     target: str  # "module:Name"
@@ -36,7 +36,7 @@ class Given:
         return self.target.partition(":")[2]
 
 
-def taken(trainable: object) -> Given:
+def taken(trainable: object) -> NamedTrainable:
     """Accept a class, a function or ``"module:Name"`` as trainable. Raises InputError if it cannot be trained."""
     if isinstance(trainable, str):
         return again(trainable)
@@ -48,26 +48,26 @@ def taken(trainable: object) -> Given:
     target = importable(trainable)
     folder = _folder(target.partition(":")[0]) if target else None
     if target and folder != Path():
-        return Given(target, folders=(folder,) if folder else ())
-    return Given(f"{HERE}:{name}", trainable)
+        return NamedTrainable(target, folders=(folder,) if folder else ())
+    return NamedTrainable(f"{HERE}:{name}", trainable)
 
 
-def again(target: str) -> Given:
+def again(target: str) -> NamedTrainable:
     """Return the trainable of a resumed sweep, looked up by name if a notebook or script defined it.
 
     Raises InputError if it is not defined here.
     """
     module, _, name = target.partition(":")
     if module != HERE:
-        return Given(target)
+        return NamedTrainable(target)
     itself = getattr(sys.modules[HERE], name, None)
     if itself is None:
         what = f"{name} was defined in a notebook or script, and is not defined in this one"
         raise InputError.one("trainable", what, f"define it and give it: trainable={name}")
-    return Given(target, itself)
+    return NamedTrainable(target, itself)
 
 
-def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
+def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
     """Inspect the trainable's source and check the sweep against it, as the command line does.
 
     Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check`.

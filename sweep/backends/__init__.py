@@ -10,7 +10,18 @@ machine share data is named by the sweep and deleted with its session.
 from sweep.backends.gpu_shares import MOVE_S, wanted_elsewhere, write_shares
 from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
 from sweep.backends.messages import hear_messages, messages_sent
-from sweep.backends.protocol import Backend, Driver, Lost, Node, Order, Progress, Steps, SweepStatus, orders, refill
+from sweep.backends.protocol import (
+    Backend,
+    Driver,
+    Lost,
+    Order,
+    Progress,
+    Steps,
+    SweepStatus,
+    WorkerNode,
+    orders,
+    refill,
+)
 from sweep.backends.shared_data import remove_shared_data, shared_data_name, shared_data_prefix
 from sweep.backends.surroundings import Surroundings
 
@@ -22,12 +33,12 @@ __all__ = [
     "Driver",
     "Job",
     "Lost",
-    "Node",
     "Order",
     "Progress",
     "Steps",
     "Surroundings",
     "SweepStatus",
+    "WorkerNode",
     "hear_messages",
     "messages_sent",
     "orders",

@@ -33,7 +33,7 @@ from sweep.errors import StoreError, first_line, in_short
 from sweep.events import EpochReported, Inputs, Status, decode, encode
 from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.ledger import Change, Ended, Reopened
-from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
+from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, store_of
 
 if TYPE_CHECKING:
     from sweep.spec import Spec  # workers do not read sweep files
@@ -184,7 +184,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
     return sum(entry.size for files in trim_in_store(store, trial, keep=1).values() for entry in files)
 
 
-def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[Entry]]:
+def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
     """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
     there = copies.listed(store, trial)
     if len(there) > keep:

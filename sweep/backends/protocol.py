@@ -167,7 +167,7 @@ class SweepStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class WorkerNode:
     """The machine of a worker that has a process to itself.
 
     ``labels`` determine the price of its GPUs. ``leaving`` returns the reason why trials must continue elsewhere,

@@ -19,7 +19,7 @@ from pathlib import Path
 from sweep.errors import StoreError
 from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.locks import waiting_for
-from sweep.store.object_store import Entry, ObjectStore, StoreAway, patiently
+from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, patiently
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
@@ -31,9 +31,9 @@ def trial_key(trial: int) -> str:
     return f"{_ALL}/{trial:05d}"
 
 
-def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
+def listed(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     """Return the files of each complete checkpoint of a trial by its name, newest first."""
-    checkpoint_files: dict[str, list[Entry]] = defaultdict(list)
+    checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(trial_key(trial)):
         _, _, name, *rest = entry.key.split("/")
         if rest:
@@ -62,7 +62,7 @@ def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0)
             yield here / name
 
 
-def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -> bool:
+def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
     """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one

@@ -32,7 +32,7 @@ class Surroundings:
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
-        self._settings = imports.follow(settings.Kept())
+        self._settings = imports.follow(settings.SavedSettings())
         self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
         self._of_trial: settings.Values = {}  # settings made by the present trial
         self._is_inside = False

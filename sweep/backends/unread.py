@@ -7,7 +7,7 @@ from collections.abc import Container
 from sweep.backends import Job
 from sweep.contract import Incompatible
 from sweep.events import Params
-from sweep.hyperparameters import Watched
+from sweep.hyperparameters import RecordedParams
 from sweep.text import guess
 
 
@@ -25,7 +25,7 @@ class UnreadParameters:
     def watched(self, params: Params) -> Params:
         """Return the parameters for the trainable, in a mapping that records what is read."""
         self.now, self._present = set(), frozenset(params)
-        return Watched(params, self.now)
+        return RecordedParams(params, self.now)
 
     @property
     def varying(self) -> set[str]:

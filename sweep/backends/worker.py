@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep import backends, contract, errors, prices
-from sweep.backends import Job, Node, Order, Progress, Surroundings, checkpoints, inputs, memory, wanted_elsewhere
+from sweep.backends import Job, Order, Progress, Surroundings, WorkerNode, checkpoints, inputs, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.backends.unread import UnreadParameters
@@ -98,7 +98,7 @@ class Worker:
         reuse: bool = True,
         memory_bytes: int | None = None,
         make: Callable[[], Trainable] | None = None,
-        node: Node | None = None,
+        node: WorkerNode | None = None,
     ) -> None:
         job.prepare()
         inputs.record(job, is_own_process=node is not None)
@@ -107,7 +107,7 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
-        self._node = node or Node()
+        self._node = node or WorkerNode()
         self._alone = node is not None
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)

@@ -23,7 +23,7 @@ from sweep.cli import (
     submitting,
     winner,
 )
-from sweep.errors import WHOLE, InputError, Interrupted, SweepError
+from sweep.errors import WHOLE, InputError, InterruptedByUser, SweepError
 from sweep.store.sweep_info import VERSION
 from sweep.text import printable
 
@@ -73,7 +73,7 @@ class _Commands(click.Group):
             for problem in error.problems:
                 _complain(f"error: {printable(str(problem))}")
             sys.exit(WRONG_INPUT)
-        except Interrupted as error:
+        except InterruptedByUser as error:
             _complain(str(error))
             sys.exit(interruption.CODE)
         except SweepError as error:

@@ -39,7 +39,7 @@ MOST_PAIRS = 8  # maximum number of pairs of nodes that are tried, as in `sweep.
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
-    from sweep.doctor.findings import Level
+    from sweep.doctor.findings import Severity
     from sweep.doctor.programs import run_command
     from sweep.render import console, document
 
@@ -51,7 +51,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
             _show(finding, target)
     if as_json:
         click.echo(document(found))
-    if any(finding.level is Level.ERROR for finding in found):
+    if any(finding.level is Severity.ERROR for finding in found):
         sys.exit(1)
 
 
@@ -88,7 +88,7 @@ def examine(given: Round) -> Iterator[Finding]:
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
     tensorflow = probes.describe(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)
-    if isinstance(tensorflow, probes.Failure):
+    if isinstance(tensorflow, probes.ProbeFailure):
         return
     yield from gpu_checks.presence(driver, shown, tensorflow)
     yield from gpu_checks.driver(shown, tensorflow)
@@ -116,7 +116,7 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
         return
     answer = probes.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
-    if not isinstance(answer, probes.Failure):
+    if not isinstance(answer, probes.ProbeFailure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
         met = probes.between_nodes(given.run, given.timeout_s, given.address, most_s)
         yield from host_checks.between_nodes(met)
@@ -131,7 +131,7 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
         tried[name] = probes.try_device(given.run, given.timeout_s, name)
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
-    if isinstance(tried.get("gpu:0"), probes.Tried):
+    if isinstance(tried.get("gpu:0"), probes.DeviceResult):
         yield from gpu_checks.limit("gpu:0", probes.share(given.run, given.timeout_s))
     count = gpus or 2
     several = None if gpus == 1 else probes.train(given.run, given.timeout_s, count, simulated=not gpus)

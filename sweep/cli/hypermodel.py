@@ -47,14 +47,14 @@ class HyperModel:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFiles:
     """Contents of files by name, and notes for the user."""
 
     files: dict[str, str]
     notes: tuple[str, ...]
 
 
-def files(target: str, name: str, folder: Path) -> Written:
+def files(target: str, name: str, folder: Path) -> WrittenFiles:
     """Return a sweep file for ``module:Name``, and a trainable that wraps it unless it is one already.
 
     Raises `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express
@@ -74,7 +74,7 @@ def files(target: str, name: str, folder: Path) -> Written:
     contents = {f"{name}.yaml": text}
     if not hypermodel.is_trainable:
         contents[f"{name}.py"] = _module_text(name, hypermodel)
-    return Written(contents, (*hypermodel.notes, *notes))
+    return WrittenFiles(contents, (*hypermodel.notes, *notes))
 
 
 @dataclass(frozen=True)

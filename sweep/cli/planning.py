@@ -15,7 +15,7 @@ from sweep.cli import options
 if TYPE_CHECKING:
     from sweep.events import Params
     from sweep.runner import pricing
-    from sweep.runner.lr_range_test import Curve
+    from sweep.runner.lr_range_test import RateCurve
     from sweep.runner.planning import Plan
     from sweep.runner.throughput import Throughput
     from sweep.searchers import Searcher
@@ -148,7 +148,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
         return throughput.find(spec, share, folders, params, max_replicas)
 
 
-def _as_dict(planned: Plan, curves: Sequence[Curve] | None, speeds: Throughput | None) -> dict[str, object]:
+def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
     """Return a plan for JSON, with the learning-rate range tests and the throughput if they were asked for."""
     from sweep.render import plans as drawn
 
@@ -160,7 +160,7 @@ def _as_dict(planned: Plan, curves: Sequence[Curve] | None, speeds: Throughput |
     return content
 
 
-def _show(planned: Plan, curves: Sequence[Curve], speeds: Throughput | None) -> None:
+def _show(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
     """Print a plan, learning-rate range tests and throughput measurements."""
     from sweep.render import console
     from sweep.render import plans as drawn

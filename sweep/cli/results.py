@@ -75,7 +75,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
-    steps: Sequence[analysis.Step] = ()
+    steps: Sequence[analysis.LineageStep] = ()
     noise = None
     if len(read) == 1:
         ((only_sweep, only_tables),) = read

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sweep.analysis import Sweep
     from sweep.runner import Options, Outcome, View
-    from sweep.runner.resuming import Reopened
+    from sweep.runner.resuming import ResumableSweep
     from sweep.runner.session import MakeView
     from sweep.spec import Spec
 
@@ -56,7 +56,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     source = planning.check(spec, str(file), folders, here=how.address is None)
     for note in planning.notes(spec, source):
         click.echo(note, err=True)
-    training = session.Training(spec=spec, source=source, import_folders=folders)
+    training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     conclude(session.run(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
 
 
@@ -90,7 +90,7 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     go_on(reopened, how)
 
 
-def go_on(reopened: Reopened, how: Options) -> None:
+def go_on(reopened: ResumableSweep, how: Options) -> None:
     """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 

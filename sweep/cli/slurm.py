@@ -23,7 +23,7 @@ LATE_S = 60  # seconds by which Slurm's signals may come early
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class SlurmJob:
     """The Slurm job: resources and commands."""
 
     name: str
@@ -53,7 +53,7 @@ def seconds(time: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def script(batch: Batch) -> str:
+def script(batch: SlurmJob) -> str:
     """Return the batch script. Raises `InputError` if the time limit leaves no time to train."""
     if seconds(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
@@ -90,11 +90,11 @@ def script(batch: Batch) -> str:
     )
 
 
-def _alone(sweep: Sequence[str], batch: Batch) -> list[str]:
+def _alone(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
     return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
-def _together(sweep: Sequence[str], batch: Batch) -> list[str]:
+def _together(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
     """Return lines that start Ray on all nodes, as Ray's documentation recommends for Slurm, and run the sweep on it.
 
     The sweep begins when all nodes have joined, and Ray ends with the sweep. Ray's token is in a file that only the
@@ -192,7 +192,7 @@ def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str],
     stored = is_url(results)
     where = check_url("--results", results) if stored else str(Path(results).resolve())
     text = script(
-        Batch(
+        SlurmJob(
             name=sent.spec.name,
             command=sent.command(where),
             address=f"{where}/{sent.spec.name}",

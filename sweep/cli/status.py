@@ -18,10 +18,10 @@ from sweep.text import counted, duration, money, printable, score
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.analysis.live_status import Follower
+    from sweep.analysis.live_status import LogReader
     from sweep.analysis.verdict import Listed
     from sweep.render.live import LiveView
-    from sweep.runner.resuming import Reopened
+    from sweep.runner.resuming import ResumableSweep
     from sweep.spec import Spec
 
 
@@ -136,7 +136,7 @@ def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> N
 PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 
 
-def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
+def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     """Show the progress of a sweep until it ends; a sweep that is not running is shown once.
 
     If the output is not a terminal, one picture is printed at the start and one at the end, and a line for each trial
@@ -144,11 +144,11 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
     """
     from sweep import render
     from sweep.analysis import Outline
-    from sweep.analysis.live_status import Follower
+    from sweep.analysis.live_status import LogReader
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
-    follower = Follower(sweep.folder)
+    follower = LogReader(sweep.folder)
     console = render.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
     left = False
@@ -174,7 +174,7 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
         sys.exit(interruption.CODE)
 
 
-def _catch_up(view: LiveView, follower: Follower, sweep: Reopened) -> bool:
+def _catch_up(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
     """Read the existing log, which may take a while; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
@@ -190,7 +190,7 @@ def _catch_up(view: LiveView, follower: Follower, sweep: Reopened) -> bool:
         view.start()
 
 
-def _read_on(view: LiveView, follower: Follower) -> None:
+def _read_on(view: LiveView, follower: LogReader) -> None:
     while (events := follower.more()) != []:
         if events is None:
             view.forget()
@@ -199,7 +199,7 @@ def _read_on(view: LiveView, follower: Follower) -> None:
             view.on(event)
 
 
-def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
+def _show(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
     """Print the current picture permanently."""
     from sweep.render.status import Frame
 

@@ -131,7 +131,7 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    prepared = retraining.prepare(folder, retraining.Wanted(**wanted))
+    prepared = retraining.prepare(folder, retraining.RetrainingOptions(**wanted))
     folders = prepared.sweep.import_folders
     source = planning.check(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
@@ -139,7 +139,7 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     for note in prepared.notes:
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=prepared.sweep.simulated_gpus)
-    training = session.Training(
+    training = session.SweepSource(
         spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
     )
     view = running.viewer(prepared.spec, how)

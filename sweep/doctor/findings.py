@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """The severity of a finding; an error means that some sweeps cannot run on this machine."""
 
     OK = "ok"
@@ -20,6 +20,6 @@ class Finding:
     """One line of the checklist: what was checked, the result, and what to do about it."""
 
     check: str
-    level: Level
+    level: Severity
     found: str
     todo: str = ""

@@ -8,82 +8,88 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor.findings import Finding, Level
+from sweep.doctor.findings import Finding, Severity
 from sweep.doctor.nvidia import Gpu, Nvidia, Process
-from sweep.doctor.probes import MODULE, Failure, Shared, TensorFlow, Trained, Tried
+from sweep.doctor.probes import MODULE, CollectiveResult, DeviceResult, ProbeFailure, Shared, TensorFlow
 from sweep.doctor.programs import MISSING, Run
 from sweep.text import counted
 
 GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
 
 
-def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
+def device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
     """Report the results of one device."""
-    if isinstance(tried, Failure):
+    if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
-        yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
+        yield Finding("device", Severity.ERROR, f"{name}: {tried.reason}", todo)
         return
     times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
     found = f"{name}: {times} ({tried.tflops:.2g} TFLOP/s)" + (f", cuDNN {tried.cudnn}" if tried.cudnn else "")
     if tried.wrong:
         todo = "trust no result of this device; test it with its maker's tools"
-        yield Finding("device", Level.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
+        yield Finding("device", Severity.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
     else:
-        yield Finding("device", Level.OK, found)
+        yield Finding("device", Severity.OK, found)
 
 
-def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
+def pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
     """Report devices much slower than the fastest, which would slow down a trial on all of them."""
-    speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, Tried)}
+    speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, DeviceResult)}
     fastest = max(speeds.values(), default=0.0)
     slow = [f"{name} ({speed:.2g} TFLOP/s)" for name, speed in speeds.items() if speed < GOOD * fastest]
     if slow:
         found = f"{', '.join(slow)}: slower than the fastest device ({fastest:.2g} TFLOP/s)"
         todo = "look for heat and power limits (nvidia-smi -q -d PERFORMANCE) and for other users"
-        yield Finding("device", Level.WARNING, found, todo)
+        yield Finding("device", Severity.WARNING, found, todo)
 
 
-def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
+def together(several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool) -> Iterator[Finding]:
     """Report whether several devices work together in one trial."""
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2
-    if isinstance(several, Failure):
+    if isinstance(several, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train {count}{' --simulated' if simulated else ''}"
         if not simulated:
             todo += "; try NCCL_P2P_DISABLE=1, or training.cross_device: hierarchical_copy, or one GPU a trial"
-        yield Finding("together", Level.ERROR, f"{what}: {several.reason}", todo)
+        yield Finding("together", Severity.ERROR, f"{what}: {several.reason}", todo)
     elif several.sums != (expected,) * count:
         found = f"{what} summed to {list(several.sums)}, expected {expected} on each"
-        yield Finding("together", Level.ERROR, found, "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen")
+        yield Finding(
+            "together", Severity.ERROR, found, "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen"
+        )
     elif simulated:
-        yield Finding("together", Level.OK, f"{what} sum and train (a rehearsal: they share the CPU)")
+        yield Finding("together", Severity.OK, f"{what} sum and train (a rehearsal: they share the CPU)")
     else:
-        yield Finding("together", Level.OK, f"{what} sum and train")
+        yield Finding("together", Severity.OK, f"{what} sum and train")
 
 
-def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) -> Iterator[Finding]:
+def scaling(
+    alone: CollectiveResult | ProbeFailure, several: CollectiveResult | ProbeFailure, count: int
+) -> Iterator[Finding]:
     """Report the gain of several GPUs over one."""
-    if isinstance(alone, Failure) or isinstance(several, Failure):
+    if isinstance(alone, ProbeFailure) or isinstance(several, ProbeFailure):
         return
     factor = several.examples_per_s / alone.examples_per_s
     found = f"{count} GPUs train {factor:.2f} times the examples per second of one"
     if factor < POOR * count:
         todo = "one GPU a trial and more trials at a time gain more than several GPUs in one trial"
-        yield Finding("scaling", Level.WARNING, found, todo)
+        yield Finding("scaling", Severity.WARNING, found, todo)
     elif factor < GOOD * count:
         todo = "larger models and batches scale better; one GPU a trial always does"
-        yield Finding("scaling", Level.NOTE, found, todo)
+        yield Finding("scaling", Severity.NOTE, found, todo)
     else:
-        yield Finding("scaling", Level.OK, found)
+        yield Finding("scaling", Severity.OK, found)
 
 
-def alone(trained: Trained | Failure) -> Iterator[Finding]:
+def alone(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
     """Report whether one GPU can train."""
-    if isinstance(trained, Failure):
+    if isinstance(trained, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train 1"
-        yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
+        yield Finding("training", Severity.ERROR, f"one GPU does not train: {trained.reason}", todo)
     else:
-        yield Finding("training", Level.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net")
+        yield Finding(
+            "training", Severity.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net"
+        )
 
 
 Version = tuple[int, ...]
@@ -110,21 +116,21 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
-        yield Finding("gpus", Level.ERROR, f"nvidia-smi does not work: {nvidia.failure}", todo)
+        yield Finding("gpus", Severity.ERROR, f"nvidia-smi does not work: {nvidia.failure}", todo)
     elif not nvidia.gpus and not seen:
-        yield Finding("gpus", Level.OK, "CPU only: there is no NVIDIA GPU here")
+        yield Finding("gpus", Severity.OK, "CPU only: there is no NVIDIA GPU here")
     elif not nvidia.gpus:
         sees = f"TensorFlow sees {counted(seen, 'GPU')}"
         found = f"{sees}; there is no nvidia-smi, so links, memory and driver are not checked"
-        yield Finding("gpus", Level.NOTE, found, "install nvidia-smi, which comes with the driver")
+        yield Finding("gpus", Severity.NOTE, found, "install nvidia-smi, which comes with the driver")
     else:
-        yield Finding("gpus", Level.OK, _inventory(nvidia.gpus))
+        yield Finding("gpus", Severity.OK, _inventory(nvidia.gpus))
         if len(shown) < len(nvidia.gpus) and not nvidia.mig_devices:
             found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {counted(len(nvidia.gpus), 'GPU')} to use"
-            yield Finding("gpus", Level.NOTE, found, "unset it to use all of them")
+            yield Finding("gpus", Severity.NOTE, found, "unset it to use all of them")
         if len({gpu.name for gpu in shown}) > 1:
             found = "the GPUs differ: a trial over several of them goes at the pace of the slowest"
-            yield Finding("gpus", Level.WARNING, found, "give each trial one GPU, or set CUDA_VISIBLE_DEVICES")
+            yield Finding("gpus", Severity.WARNING, found, "give each trial one GPU, or set CUDA_VISIBLE_DEVICES")
 
 
 def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
@@ -137,11 +143,11 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     own = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
     if least is None or own is None:
-        yield Finding("driver", Level.NOTE, f"{found}: no rule is known for this CUDA")
+        yield Finding("driver", Severity.NOTE, f"{found}: no rule is known for this CUDA")
     elif installed < _version(least):
         yield Finding(
             "driver",
-            Level.ERROR,
+            Severity.ERROR,
             f"{found}, which needs {least}",
             f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
@@ -149,9 +155,9 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
         todo = f"install driver {TOOLKIT_DRIVERS[own]} or newer"
-        yield Finding("driver", Level.ERROR, found, todo)
+        yield Finding("driver", Severity.ERROR, found, todo)
     else:
-        yield Finding("driver", Level.OK, found)
+        yield Finding("driver", Severity.OK, found)
 
 
 def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
@@ -167,11 +173,11 @@ def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]
         return
     found = f"the driver shows {counted(expected, 'GPU')}, TensorFlow can use {seen}"
     if tensorflow.cuda is None:
-        yield Finding("libraries", Level.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
+        yield Finding("libraries", Severity.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
     else:
         said = f"; it says: {tensorflow.complaint}" if tensorflow.complaint else ""
         todo = f"mend the driver if it is named here; {INSTALL} brings CUDA's libraries; unset LD_LIBRARY_PATH"
-        yield Finding("libraries", Level.ERROR, found + said, todo)
+        yield Finding("libraries", Severity.ERROR, found + said, todo)
 
 
 def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
@@ -186,7 +192,7 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
             continue
         code = _code(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
         yield code
-        if code.level is not Level.ERROR:
+        if code.level is not Severity.ERROR:
             yield _precision(name, version)
 
 
@@ -196,16 +202,16 @@ def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
         return
     if tensorflow.gauges is None:
         found = "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
-        yield Finding("gauges", Level.NOTE, found, INSTALL)
+        yield Finding("gauges", Severity.NOTE, found, INSTALL)
         return
     lacking = [name for name, answers in tensorflow.gauges.items() if not answers]
     read = ", ".join(name for name, answers in tensorflow.gauges.items() if answers) or "nothing"
     if lacking == ["sm_activity"] or not lacking:
         rest = "; sm_activity is counted from Hopper on" if lacking else ""
-        yield Finding("gauges", Level.OK, f"the driver tells {read}{rest}")
+        yield Finding("gauges", Severity.OK, f"the driver tells {read}{rest}")
     else:
         todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
-        yield Finding("gauges", Level.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
+        yield Finding("gauges", Severity.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
 
 
 def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
@@ -217,7 +223,7 @@ def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     counts = ", ".join(f"{count} {link}" for link, count in Counter(pairs.values()).most_common())
     slow = {pair: link for pair, link in pairs.items() if not link.startswith(FAST_LINKS)}
     if not slow:
-        yield Finding("links", Level.OK, f"pairs of GPUs by link: {counts}")
+        yield Finding("links", Severity.OK, f"pairs of GPUs by link: {counts}")
         return
     (a, b), link = max(slow.items(), key=lambda item: (item[1] == "SYS", item[1] == "NODE"))
     way = {"SYS": "from one CPU socket to the other", "NODE": "between two PCIe host bridges"}.get(
@@ -228,7 +234,7 @@ def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
         "prefer one GPU a trial (resources.gpus: 1); for trials over several, keep to well-linked pairs with "
         "CUDA_VISIBLE_DEVICES, and try training.cross_device: hierarchical_copy if NCCL is slow or hangs"
     )
-    yield Finding("links", Level.WARNING, found, todo)
+    yield Finding("links", Severity.WARNING, found, todo)
 
 
 def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
@@ -239,7 +245,7 @@ def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
             found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
                 f" by {holders}" if holders else ", by programs that the driver does not name"
             )
-            level = Level.WARNING if gpu.used_mib > 0.1 * gpu.total_mib else Level.NOTE
+            level = Severity.WARNING if gpu.used_mib > 0.1 * gpu.total_mib else Severity.NOTE
             yield Finding("memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES")
 
 
@@ -249,21 +255,21 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     if sliced and not nvidia.mig_devices:
         found = f"MIG is on for GPU {_list(sliced)}, with no instance: nothing can run there"
         todo = f"create instances, or switch it off: sudo nvidia-smi -i {sliced[0]} -mig 0"
-        yield Finding("mig", Level.ERROR, found, todo)
+        yield Finding("mig", Severity.ERROR, found, todo)
     elif sliced:
         found = (
             f"MIG is on for GPU {_list(sliced)} ({len(nvidia.mig_devices)} instances): a process uses one instance "
             "at most, so no trial can use several, and Ray counts whole GPUs"
         )
         todo = f"run one sweep per instance with CUDA_VISIBLE_DEVICES=MIG-..., or sudo nvidia-smi -i {sliced[0]} -mig 0"
-        yield Finding("mig", Level.WARNING, found, todo)
+        yield Finding("mig", Severity.WARNING, found, todo)
     for gpu in shown:
         if gpu.ecc_errors:
             found = f"GPU {gpu.index} had {gpu.ecc_errors} uncorrected memory errors since the driver was loaded"
             todo = "reset it (sudo nvidia-smi --gpu-reset) or reboot; have it replaced if they come back"
-            yield Finding("ecc", Level.ERROR, found, todo)
+            yield Finding("ecc", Severity.ERROR, found, todo)
     if off := [gpu.index for gpu in shown if gpu.ecc is False]:
-        yield Finding("ecc", Level.NOTE, f"error correction is switched off for GPU {_list(off)}")
+        yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_list(off)}")
 
 
 def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
@@ -275,26 +281,32 @@ def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -
     ptx = [_number(a) for a in architectures if a.startswith("compute_")]
     known = ", ".join(architectures)
     if any(major == capability[0] and minor <= capability[1] for major, minor in machine):
-        return Finding("capability", Level.OK, f"{who}: the build has machine code for it")
+        return Finding("capability", Severity.OK, f"{who}: the build has machine code for it")
     if any(major == capability[0] and minor <= capability[1] for major, minor in ptx):
         todo = "let CUDA_CACHE_PATH lie on a lasting disk and set CUDA_CACHE_MAXSIZE=4294967296"
-        return Finding("capability", Level.NOTE, f"{who}: kernels are compiled from PTX at first use (minutes)", todo)
+        return Finding(
+            "capability", Severity.NOTE, f"{who}: kernels are compiled from PTX at first use (minutes)", todo
+        )
     if capability < min(machine + ptx, default=(0, 0)):
-        return Finding("capability", Level.ERROR, f"{who}: too old for this build ({known})", "leave this GPU out")
+        return Finding("capability", Severity.ERROR, f"{who}: too old for this build ({known})", "leave this GPU out")
     todo = "use another GPU, or TensorFlow built for this one (tensorflow issues 89272, 111958)"
-    return Finding("capability", Level.ERROR, f"{who}: newer than this build ({known}); it aborts or fails", todo)
+    return Finding("capability", Severity.ERROR, f"{who}: newer than this build ({known}); it aborts or fails", todo)
 
 
 def _precision(name: str, capability: tuple[int, int]) -> Finding:
     if capability >= (8, 0):
-        return Finding("precision", Level.OK, f"{name}: precision auto trains in mixed_bfloat16")
+        return Finding("precision", Severity.OK, f"{name}: precision auto trains in mixed_bfloat16")
     if capability >= (7, 0):
-        return Finding("precision", Level.OK, f"{name}: precision auto trains in mixed_float16; no bfloat16 below 8.0")
-    return Finding("precision", Level.NOTE, f"{name}: precision auto trains in float32; half precision gains nothing")
+        return Finding(
+            "precision", Severity.OK, f"{name}: precision auto trains in mixed_float16; no bfloat16 below 8.0"
+        )
+    return Finding(
+        "precision", Severity.NOTE, f"{name}: precision auto trains in float32; half precision gains nothing"
+    )
 
 
 def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
-    return gpu.capability is not None and (_code("", gpu.capability, tensorflow.architectures).level is Level.NOTE)
+    return gpu.capability is not None and (_code("", gpu.capability, tensorflow.architectures).level is Severity.NOTE)
 
 
 def _holder(process: Process) -> str:
@@ -344,25 +356,25 @@ def mps(found: Mps) -> Iterator[Finding]:
     """Report whether trials that share a GPU compute at the same time."""
     if not found.pipes_exist:
         what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
-        yield Finding("mps", Level.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
+        yield Finding("mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
     elif found.runs:
-        yield Finding("mps", Level.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
+        yield Finding("mps", Severity.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
     elif found.runs is False:
         what = "the MPS daemon does not run: trials that share a GPU (resources.gpus below 1, or auto) take turns"
         todo = f"nothing for whole GPUs; else start it before the sweep: {DAEMON} -d"
-        yield Finding("mps", Level.NOTE, what, todo)
+        yield Finding("mps", Severity.NOTE, what, todo)
 
 
-def limit(name: str, tried: Shared | Failure) -> Iterator[Finding]:
+def limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
     """Report whether a process stays within its share of a GPU's memory."""
-    if isinstance(tried, Failure):
+    if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
-        yield Finding("share", Level.ERROR, f"{name}: {tried.reason}", todo)
+        yield Finding("share", Severity.ERROR, f"{name}: {tried.reason}", todo)
         return
     found = f"{name}: a quarter may have {tried.limit_bytes / 2**30:.1f} GiB"
     if tried.refused and tried.works:
-        yield Finding("share", Level.OK, f"{found}, more is refused, and it goes on")
+        yield Finding("share", Severity.OK, f"{found}, more is refused, and it goes on")
     else:
         wrong = "the process cannot go on after more was refused" if tried.refused else "more was not refused"
         todo = "give each trial a whole GPU: one could take its neighbour's memory"
-        yield Finding("share", Level.ERROR, f"{found}, but {wrong}", todo)
+        yield Finding("share", Severity.ERROR, f"{found}, but {wrong}", todo)

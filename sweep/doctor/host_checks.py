@@ -15,8 +15,8 @@ from packaging.specifiers import SpecifierSet
 
 from sweep import keras_backend
 from sweep.contract import cpus, memory_bytes
-from sweep.doctor.findings import Finding, Level
-from sweep.doctor.probes import Failure, Met, Resources, TensorFlow
+from sweep.doctor.findings import Finding, Severity
+from sweep.doctor.probes import Met, ProbeFailure, Resources, TensorFlow
 from sweep.store.sweep_info import DISTRIBUTION, version_of
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
@@ -96,45 +96,45 @@ def versions(host: Host) -> Iterator[Finding]:
         wrong.append(f"Python {host.python} (expected {host.requires_python})")
     if wrong:
         todo = "python -m pip install -c constraints.txt -e . puts the tested versions in place"
-        yield Finding("versions", Level.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo)
+        yield Finding("versions", Severity.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo)
     else:
         shown = (f"{name} {host.installed[name]}" for name in ("tensorflow", "keras", "ray") if name in host.installed)
         found = f"Python {host.python}, {', '.join(shown)}; all {len(host.requirements)} packages as tested"
-        yield Finding("versions", Level.OK, found)
+        yield Finding("versions", Severity.OK, found)
 
 
-def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
+def keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
     """Report whether ``import keras`` gives Keras 3 on TensorFlow."""
-    if isinstance(tensorflow, Failure):
+    if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
-        yield Finding("tensorflow", Level.ERROR, found, "see what python -c 'import tensorflow' says")
+        yield Finding("tensorflow", Severity.ERROR, found, "see what python -c 'import tensorflow' says")
         return
     legacy = host.variables.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true")
     if legacy:
         found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
-        yield Finding("keras", Level.ERROR, found, "unset TF_USE_LEGACY_KERAS")
+        yield Finding("keras", Severity.ERROR, found, "unset TF_USE_LEGACY_KERAS")
     if found := keras_backend.misfit(tensorflow.backend):
         detail = f": {tensorflow.keras_error}" if tensorflow.keras_error else ""
-        yield Finding("keras", Level.ERROR, found + detail, keras_backend.HINT)
+        yield Finding("keras", Severity.ERROR, found + detail, keras_backend.HINT)
     elif not legacy:
-        yield Finding("keras", Level.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
+        yield Finding("keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
 
 
 def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     """Report whether /dev/shm has room for Ray's object store and NCCL's buffers."""
     if host.shared_free_bytes is None:
-        yield Finding("shared memory", Level.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
+        yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
         return
     free, wanted = host.shared_free_bytes, STORE_SHARE * (host.memory_bytes or 0)
     found = f"/dev/shm has {_size(free)} free; Ray would take up to {_size(wanted)}"
     if free < LEAST_SHARED:
         todo = f"start the container with --shm-size={max(wanted / 1e9, 1):.0f}g"
         nccl = ", and NCCL may fail between GPUs" if several_gpus else ""
-        yield Finding("shared memory", Level.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
+        yield Finding("shared memory", Severity.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
     elif free < wanted:
-        yield Finding("shared memory", Level.NOTE, f"{found}, and will take less")
+        yield Finding("shared memory", Severity.NOTE, f"{found}, and will take less")
     else:
-        yield Finding("shared memory", Level.OK, found)
+        yield Finding("shared memory", Severity.OK, found)
 
 
 def disk(disk: Disk) -> Iterator[Finding]:
@@ -142,62 +142,64 @@ def disk(disk: Disk) -> Iterator[Finding]:
     found = f"{disk.folder}: {_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
-        yield Finding("results", Level.ERROR, found, "name another folder with --results")
+        yield Finding("results", Severity.ERROR, found, "name another folder with --results")
     elif disk.free_bytes < LEAST_FREE:
         todo = "free some space: checkpoints and the log need it, and a full disk ends a sweep"
-        yield Finding("results", Level.WARNING, found, todo)
+        yield Finding("results", Severity.WARNING, found, todo)
     else:
-        yield Finding("results", Level.OK, found)
+        yield Finding("results", Severity.OK, found)
 
 
-def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterator[Finding]:
+def ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
     """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
-    if isinstance(there, Failure):
+    if isinstance(there, ProbeFailure):
         found = f"no cluster at {address}: {there.reason}"
         todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
-        yield Finding("ray", Level.ERROR, found, todo)
+        yield Finding("ray", Severity.ERROR, found, todo)
         return
     share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
     if address is None:
-        yield Finding("ray", Level.OK, f"a sweep starts its own Ray here, with {share} for trials")
+        yield Finding("ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials")
     elif there[1] < usable:
         todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
         found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
-        yield Finding("ray", Level.WARNING, found, todo)
+        yield Finding("ray", Severity.WARNING, found, todo)
     else:
-        yield Finding("ray", Level.OK, f"the cluster at {address} has {share}")
+        yield Finding("ray", Severity.OK, f"the cluster at {address} has {share}")
 
 
 def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
     """Report if a Ray that a sweep starts itself cannot store its files."""
     if fault:
         todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"
-        yield Finding("ray", Level.WARNING, f"{folder} {fault}", todo)
+        yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
+def between_nodes(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
-    if isinstance(met, Failure):
-        yield Finding("nodes", Level.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
+    if isinstance(met, ProbeFailure):
+        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
         return
     if not met:
-        yield Finding("nodes", Level.OK, "one node has CPUs for trials: there is nothing between nodes to try")
+        yield Finding("nodes", Severity.OK, "one node has CPUs for trials: there is nothing between nodes to try")
         return
     for one in met:
         names = " and ".join(one.nodes)
         if one.failure:
-            yield Finding("nodes", Level.ERROR, f"{names} do not train together: {one.failure}", todo)
+            yield Finding("nodes", Severity.ERROR, f"{names} do not train together: {one.failure}", todo)
             continue
         found = f"{names} sum up over two ranks: {one.latency_s * 1000:.2f} ms, {one.bytes_per_s / 1e6:.0f} MB/s"
         if one.bytes_per_s < SLOW_BYTES_PER_S:
             wait_s = 1e8 / one.bytes_per_s
             slow = f"{found}; each update of a model of 25 million weights waits {wait_s:.1f} s"
-            yield Finding("nodes", Level.WARNING, slow, "join the nodes by a faster link, or give each trial one node")
+            yield Finding(
+                "nodes", Severity.WARNING, slow, "join the nodes by a faster link, or give each trial one node"
+            )
         else:
-            yield Finding("nodes", Level.OK, found)
+            yield Finding("nodes", Severity.OK, found)
     found = "the workers of a trial listen on all networks of their nodes, on ports of TensorFlow's without a password"
-    yield Finding("ports", Level.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
+    yield Finding("ports", Severity.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
 
 
 def _size(count: float) -> str:

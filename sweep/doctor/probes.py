@@ -35,7 +35,7 @@ class TensorFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DeviceResult:
     """The results of one device."""
 
     seconds: Mapping[str, float]
@@ -45,7 +45,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class CollectiveResult:
     """The results of several devices training together."""
 
     sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as computed on each of them
@@ -62,7 +62,7 @@ class Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ProbeFailure:
     """A probe without an answer; ``todo`` is advice, if the cause is known."""
 
     reason: str
@@ -79,10 +79,10 @@ class Met:
     failure: str = ""
 
 
-def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
+def describe(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
     """Query the versions of TensorFlow and the devices it sees."""
     ran, answer = _ask(run, timeout_s, MODULE, "describe")
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
     return TensorFlow(
         version=answer["tensorflow"],
@@ -101,59 +101,59 @@ def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
     )
 
 
-def try_device(run: Run, timeout_s: float, name: str) -> Tried | Failure:
+def try_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
     """Run computations on one device."""
     ran, answer = _ask(run, timeout_s, MODULE, "device", name)
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
     loaded = ran.logged("Loaded cuDNN version")
-    return Tried(
+    return DeviceResult(
         answer["seconds"], tuple(answer["wrong"]), answer["tflops"], loaded.rsplit(" ", 1)[-1] if loaded else None
     )
 
 
-def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained | Failure:
+def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` devices together."""
     _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
-    return Trained(tuple(answer["sums"]), answer["examples_per_s"])
+    return CollectiveResult(tuple(answer["sums"]), answer["examples_per_s"])
 
 
-def share(run: Run, timeout_s: float) -> Shared | Failure:
+def share(run: Run, timeout_s: float) -> Shared | ProbeFailure:
     """Run a process that may use a quarter of the first GPU and asks for more."""
     _, answer = _ask(run, timeout_s, MODULE, "share")
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
     return Shared(answer["limit_bytes"], answer["refused"], answer["works"])
 
 
-def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
+def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
     """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
     _, answer = _ask(run, timeout_s, MODULE, "tpu")
-    return answer if isinstance(answer, Failure) else tuple(answer["missing"])
+    return answer if isinstance(answer, ProbeFailure) else tuple(answer["missing"])
 
 
-def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
+def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
     """Query the resources of the Ray cluster at an address."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
-        return Failure(
+        return ProbeFailure(
             found, "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node"
         )
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
     return answer["cpus"], answer["gpus"]
 
 
-def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | Failure:
+def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
     """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
 
     Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
     """
     _, answer = _ask(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
-    if isinstance(answer, Failure):
+    if isinstance(answer, ProbeFailure):
         return answer
     return tuple(_met(pair["nodes"], [Ran(*one) for one in pair["ran"]]) for pair in answer["pairs"])
 
@@ -174,8 +174,8 @@ def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran,
     ran = run([sys.executable, "-m", module, *arguments], timeout_s)
     lines = ran.out.strip().splitlines()
     if ran.code != 0 or not lines:
-        return ran, Failure(ran.reason)
+        return ran, ProbeFailure(ran.reason)
     try:
         return ran, json.loads(lines[-1])
     except json.JSONDecodeError:
-        return ran, Failure(f"no JSON but {lines[-1]!r}")
+        return ran, ProbeFailure(f"no JSON but {lines[-1]!r}")

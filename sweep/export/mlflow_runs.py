@@ -19,7 +19,7 @@ from typing import Any
 from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
 from sweep.export import runs
-from sweep.export.runs import Exported, Run, allowed
+from sweep.export.runs import ExportedTrial, SweepState, allowed
 from sweep.space.domains import key
 from sweep.store.disk import storing
 from sweep.store.sweep_info import SweepInfo
@@ -57,7 +57,7 @@ def local_uri(target: Path) -> str:
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
 
 
-def export(sweep: Exported, uri: str) -> Done:
+def export(sweep: SweepState, uri: str) -> Done:
     """Bring the runs at a tracking URI up to date with the sweep.
 
     Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
@@ -87,7 +87,7 @@ def export(sweep: Exported, uri: str) -> Done:
 
 
 class _Export:
-    def __init__(self, client: Any, experiment: str, sweep: Exported) -> None:
+    def __init__(self, client: Any, experiment: str, sweep: SweepState) -> None:
         self._client = client
         self._experiment = experiment
         self._sweep = sweep
@@ -145,7 +145,7 @@ class _Export:
             self._client.set_terminated(run_id, ended, None if last is None else _ms(last))
         return run_id
 
-    def _write(self, run: Run, parent: str) -> None:
+    def _write(self, run: ExportedTrial, parent: str) -> None:
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -172,15 +172,15 @@ class _Export:
         else:
             self._client.set_terminated(run_id, status, _ms(run.ended))
 
-    def _status(self, run: Run) -> str:
+    def _status(self, run: ExportedTrial) -> str:
         """Return a trial's status in MLflow; a running trial without a driver counts as scheduled."""
         is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
         return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
 
-    def _state(self, run: Run) -> str:
+    def _state(self, run: ExportedTrial) -> str:
         return f"{run.trial.status.value} {run.trial.epochs} {self._status(run)}"
 
-    def _values(self, run: Run) -> Iterator[Any]:
+    def _values(self, run: ExportedTrial) -> Iterator[Any]:
         for epoch in run.epochs:
             for name, value in epoch.scalars.items():
                 yield self._entities.Metric(self._metrics[name], value, _ms(epoch.time), epoch.number)
@@ -189,7 +189,7 @@ class _Export:
         return [self._entities.RunTag(name, value) for name, value in _cut(tags).items()]
 
 
-def _experiment(client: Any, sweep: Exported, uri: str) -> str:
+def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:
         artifacts = None

@@ -55,7 +55,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ExportedTrial:
     """One trial with its epochs."""
 
     trial: Trial
@@ -67,7 +67,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class SweepState:
     """The present state of one sweep."""
 
     sweep: Sweep
@@ -84,14 +84,14 @@ class Exported:
     def ranking(self) -> Ranking:
         return rank([self.sweep])
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[ExportedTrial]:
         """Yield all trials by number, built one at a time because there may be many."""
         read = self.tables
         times = reading.columns(read.trials, ("started_at", "ended_at"))
         facts = reading.columns(read.trials, _FACTS)
         epochs = _Epochs(read)
         for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
-            yield Run(
+            yield ExportedTrial(
                 trial,
                 trial.params,
                 started.timestamp(),
@@ -101,14 +101,14 @@ class Exported:
             )
 
 
-def read(folder: ResultsFolder) -> Exported:
+def read(folder: ResultsFolder) -> SweepState:
     """Read everything that can be exported from a sweep. Raises `StoreError`."""
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
     info = folder.read_info()
     named = f"{info.name}\n{tables.history.started!r}"
     identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
-    return Exported(sweep, info, sweep.state, identity, tables)
+    return SweepState(sweep, info, sweep.state, identity, tables)
 
 
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:

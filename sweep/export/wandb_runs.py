@@ -22,7 +22,7 @@ from typing import Any
 
 from sweep.events import LOST, Status
 from sweep.export import runs
-from sweep.export.runs import Exported, Run
+from sweep.export.runs import ExportedTrial, SweepState
 from sweep.store.disk import replacing, storing
 from sweep.text import encodable
 
@@ -32,7 +32,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
-def export(sweep: Exported, target: Path) -> int:
+def export(sweep: SweepState, target: Path) -> int:
     """Write the runs of all trials into ``target``, replacing those of an earlier export; return their number.
 
     Raises `StoreError` if the disk cannot be written.
@@ -65,7 +65,7 @@ def _write(path: Path, content: bytes, earlier: Path | None) -> None:
         aside.write_bytes(content)
 
 
-def run_id(sweep: Exported, trial: int) -> str:
+def run_id(sweep: SweepState, trial: int) -> str:
     """Return an id that is unique to this trial of this sweep and the same in every export."""
     return f"{sweep.identity}-{trial:05d}"
 
@@ -93,7 +93,7 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
     return _LAST if is_last else _MIDDLE
 
 
-def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
+def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
     """Yield the records that wandb itself would have written for a run."""
     number = 0
 
@@ -121,7 +121,7 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
         yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted_s)))
 
 
-def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
+def _run(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
     trial = run.trial
     config = [
         known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()
@@ -144,7 +144,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
     return record
 
 
-def _summary(run: Run) -> dict[str, object]:
+def _summary(run: ExportedTrial) -> dict[str, object]:
     """Return the last and the best value of each metric, and the trial's outcome."""
     last: dict[str, object] = {}
     for epoch in run.epochs:
@@ -155,7 +155,7 @@ def _summary(run: Run) -> dict[str, object]:
     return {**last, **best, **outcome, **facts}
 
 
-def _config(sweep: Exported, run: Run) -> dict[str, object]:
+def _config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
     """Return the parameters, and other facts about the trial under ``sweep``."""
     trial = run.trial
     own: Mapping[str, object] = {

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from sweep import analysis, runner
 from sweep.analysis import ranking, verdict
-from sweep.analysis.ranking import Ranked, Ranking
+from sweep.analysis.ranking import RankedConfiguration, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
 from sweep.errors import InputError, in_short
 from sweep.events import Value
 from sweep.inspection import Source, import_folder
 from sweep.runner import restoring
-from sweep.runner.restoring import Kept, Restored, Which
+from sweep.runner.restoring import KeptCheckpoint, Restored, Which
 from sweep.spec import resolved
 from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.folder import ResultsFolder
@@ -34,7 +34,7 @@ _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~]")
 class CardFacts:
     """The facts in a model card."""
 
-    kept: Kept
+    kept: KeptCheckpoint
     ranking: Ranking
     exported: Exported
     source: Source
@@ -121,7 +121,7 @@ def _result(facts: CardFacts) -> list[str]:
     return lines
 
 
-def _repeats(row: Ranked, metric: str) -> tuple[str, str, str]:
+def _repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
     for score in row.scores:
         if score.metric == metric:
             interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
@@ -313,7 +313,7 @@ def check(target: Path, formats: Sequence[str]) -> None:
         raise InputError.one(str(target), "exists already", "name a new folder")
 
 
-def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
+def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
     with runner.redirected(log):
         restored = restoring.begin(kept)
@@ -351,7 +351,7 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     return exported
 
 
-def _check_metrics(kept: Kept, exported: Exported, notes: list[str]) -> None:
+def _check_metrics(kept: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
     """Compare the model's metrics with the log.
 
     A difference is an error, or a note if it was trained on other devices.

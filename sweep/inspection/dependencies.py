@@ -33,7 +33,7 @@ _STDLIB |= {path / "lib-dynload" for path in _STDLIB}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PackageLocation:
     """The location of a top-level module or package."""
 
     entry: Path | None  # the folder on the search path; None: an import hook located it
@@ -47,10 +47,10 @@ class Search:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
         self.entries = tuple(dict.fromkeys((*self.folders, *(Path(entry or ".") for entry in sys.path))))
-        self._tops: dict[str, Place | None] = {}
+        self._tops: dict[str, PackageLocation | None] = {}
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
-    def top(self, name: str) -> Place | None:
+    def top(self, name: str) -> PackageLocation | None:
         """Return the location of a top-level name; None if it does not exist."""
         if name not in self._tops:
             self._tops[name] = self._by_path(name) or self._by_hook(name)
@@ -75,20 +75,20 @@ class Search:
         place = self.top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
-    def _by_path(self, name: str) -> Place | None:
+    def _by_path(self, name: str) -> PackageLocation | None:
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
         file, folders = _file(spec), _folders(spec)
         inside = folders[0] if folders else file
-        return None if inside is None else Place(inside.parent, file, folders)
+        return None if inside is None else PackageLocation(inside.parent, file, folders)
 
-    def _by_hook(self, name: str) -> Place | None:
+    def _by_hook(self, name: str) -> PackageLocation | None:
         """Ask the import hooks, such as that of an editable installation; for a top-level name they import nothing."""
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
-                return Place(None, _file(spec), _folders(spec))
+                return PackageLocation(None, _file(spec), _folders(spec))
         return None
 
 
@@ -101,7 +101,7 @@ def _folders(spec: ModuleSpec) -> tuple[Path, ...]:
     return tuple(map(Path, spec.submodule_search_locations or ()))
 
 
-class Distribution:
+class InstalledDistribution:
     """An installed distribution, identified by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
 
     def __init__(self, info: Path) -> None:
@@ -158,12 +158,12 @@ class Distributions:
 
     def __init__(self, entries: Iterable[Path]) -> None:
         self._by_entry = {entry: list(_installed(entry)) for entry in entries}
-        self._by_name: dict[str, Distribution] = {}
+        self._by_name: dict[str, InstalledDistribution] = {}
         for found in self._by_entry.values():
             for one in found:
                 self._by_name.setdefault(one.name, one)
 
-    def owner(self, entry: Path, file: Path) -> Distribution | None:
+    def owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that a file belongs to; None if it was not installed by one."""
         found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
         alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
@@ -172,9 +172,9 @@ class Distributions:
         # Some systems keep no file lists; then the package's name decides.
         return listing or next((one for one in alike if not one.record), None)
 
-    def needed(self, first: Iterable[Distribution]) -> dict[str, Distribution]:
+    def needed(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
         """Return these distributions and all installed ones that they require, directly or indirectly."""
-        needed: dict[str, Distribution] = {}
+        needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
         while queue:
             one = queue.pop()
@@ -184,10 +184,12 @@ class Distributions:
         return needed
 
 
-def _installed(entry: Path) -> Iterator[Distribution]:
+def _installed(entry: Path) -> Iterator[InstalledDistribution]:
     if entry.is_dir():
         yield from (
-            Distribution(path) for path in sorted(entry.iterdir()) if path.suffix in (".dist-info", ".egg-info")
+            InstalledDistribution(path)
+            for path in sorted(entry.iterdir())
+            if path.suffix in (".dist-info", ".egg-info")
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.inspection import dependencies, unconditional
-from sweep.inspection.dependencies import Definitions, Distribution, Distributions, Search, imports, obscure
+from sweep.inspection.dependencies import Definitions, Distributions, InstalledDistribution, Search, imports, obscure
 from sweep.inspection.source import HERE, OURS, Source, top_package
 from sweep.text import did_you_mean
 
@@ -91,7 +91,7 @@ class _Closure:
         self._distributions = Distributions(search.entries)
         self._files: dict[str, Path] = {}
         self._trees: dict[str, ast.Module] = {}
-        self._owners: dict[str, Distribution] = {}
+        self._owners: dict[str, InstalledDistribution] = {}
         self._absent: set[str] = set()
         self._unknown: dict[str, None] = {}
         ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")

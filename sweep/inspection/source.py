@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweep.inspection import hyperparameter_reads, own_models, report_reads, unconditional
 from sweep.inspection.hyperparameter_reads import Reading
-from sweep.inspection.unconditional import Place
+from sweep.inspection.unconditional import NameUse
 
 OURS = ("trainables", "sweep")
 KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
@@ -76,13 +76,13 @@ class Source:
         """Return whether the trainable is ``module:Name`` or certainly a class derived from it."""
         return unconditional.derives(self.trainable, base, self.trees)
 
-    def reads_surely(self) -> tuple[Place, ...]:
+    def reads_surely(self) -> tuple[NameUse, ...]:
         """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
         return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
 
-    def not_found(self) -> tuple[Place, ...]:
+    def not_found(self) -> tuple[NameUse, ...]:
         """Return the imports of missing modules that importing the trainable certainly reaches."""
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
@@ -99,7 +99,7 @@ class Source:
         """
         return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
 
-    def where(self, place: Place) -> str:
+    def where(self, place: NameUse) -> str:
         """Format a place as compilers do: ``file:line``."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 

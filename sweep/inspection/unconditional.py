@@ -174,7 +174,7 @@ _BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NameUse:
     """A name and the place where a module uses it."""
 
     name: str
@@ -182,7 +182,7 @@ class Place:
     line: int
 
 
-def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[Place]:
+def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
     """Yield the parameters that every trial reads without a default.
 
     Only the function's body counts, or the bodies of the class's `data` and `model`.
@@ -197,7 +197,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
         yield from _find_reads(module, function, 1)
 
 
-def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
+def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
     """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
     queue = [module]
     seen = {module}
@@ -210,7 +210,7 @@ def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names = [node.module]
             for name in names:
-                yield Place(name, module, node.lineno)
+                yield NameUse(name, module, node.lineno)
                 if name not in seen:
                     seen.add(name)
                     queue.append(name)
@@ -234,7 +234,7 @@ def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -
     return None
 
 
-def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterator[Place]:
+def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterator[NameUse]:
     """Yield the parameters that a function certainly reads from its argument at ``position``."""
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
@@ -248,7 +248,7 @@ def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterat
     for node in _executed(function.body):
         name = _name_read(node, hp)
         if name is not None:
-            yield Place(name, module, node.lineno)  # type: ignore[attr-defined]  # any expression has a line number
+            yield NameUse(name, module, node.lineno)  # type: ignore[attr-defined]  # any expression has a line number
 
 
 def _name_read(node: ast.AST, hp: str) -> str | None:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Outline
-from sweep.analysis.live_status import Ended, Standing, kind_of
+from sweep.analysis.live_status import FinishedTrial, Standing, kind_of
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
@@ -260,7 +260,7 @@ class LiveView(Closing):
         if self._thread is None:
             self.start()
 
-    def _tell_failure(self, ended: Ended) -> None:
+    def _tell_failure(self, ended: FinishedTrial) -> None:
         kind = kind_of(ended.reason)
         self._alike[kind] += 1
         if self._alike[kind] <= ALIKE:
@@ -268,7 +268,7 @@ class LiveView(Closing):
         if self._alike[kind] == ALIKE:
             self._tell("further failures like this are counted below", "dim")
 
-    def _line(self, ended: Ended) -> str:
+    def _line(self, ended: FinishedTrial) -> str:
         total, best, done = self.standing.total, self.standing.best, self.standing.finished
         outline = self.standing.outline
         after = "" if ended.status is Status.COMPLETED else f" after {counted(ended.epochs, 'epoch')}"

@@ -13,11 +13,11 @@ from sweep import prices
 from sweep.events import Params, Value
 from sweep.render import has_blocks
 from sweep.render.tables import Grid, configurations_grid, show
-from sweep.runner.lr_range_test import RATE, Curve
+from sweep.runner.lr_range_test import RATE, RateCurve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
-from sweep.runner.pricing import Offer, Rung
-from sweep.runner.throughput import Measured, Throughput, Way
+from sweep.runner.pricing import ExpectedRung, Offer
+from sweep.runner.throughput import Measured, SettingsCombination, Throughput
 from sweep.space.early_terminate import PausingRule
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
@@ -28,11 +28,11 @@ WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
 
 
-def rates_as_dict(curve: Curve) -> dict[str, Value]:
+def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
     return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
-def rates_lines(curve: Curve) -> list[str]:
+def rates_lines(curve: RateCurve) -> list[str]:
     """Draw the curve of a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
     The last two lines give the suggestions.
@@ -43,7 +43,7 @@ def rates_lines(curve: Curve) -> list[str]:
     return [title, *_plot(curve), *_describe_suggestions(curve)]
 
 
-def _plot(curve: Curve) -> list[str]:
+def _plot(curve: RateCurve) -> list[str]:
     first, last = math.log10(curve.rates[0]), math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)
     high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
@@ -68,7 +68,7 @@ def _column(rate: float, first: float, last: float) -> int:
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
 
-def _describe_suggestions(curve: Curve) -> list[str]:
+def _describe_suggestions(curve: RateCurve) -> list[str]:
     falls = "nowhere" if curve.steepest is None else f"at {curve.steepest:.2g}"
     up_to = f"{curve.rates[-1]:.2g}"
     rises = f"not up to {up_to}"
@@ -114,7 +114,7 @@ def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
     return (str(way.batch_size), way.precision, str(way.micro_batches), str(way.replicas), speed, times, memory)
 
 
-def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[str]:
+def _advice(file: SettingsCombination, fastest: SettingsCombination, times: float, params: Params) -> Iterator[str]:
     if fastest == file:
         yield "fastest  what the file says"
         return
@@ -308,7 +308,7 @@ def _rungs(plan: Plan) -> str:
     return f"trials can {do} at epoch {', '.join(map(_rung, rungs))}{reached}"
 
 
-def _rung(rung: Rung) -> str:
+def _rung(rung: ExpectedRung) -> str:
     return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 

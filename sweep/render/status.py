@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from sweep.analysis.live_status import Ended, Failure, Open, Standing
+from sweep.analysis.live_status import Failure, FinishedTrial, Open, Standing
 from sweep.events import Status
 from sweep.render import STYLES
 from sweep.text import counted, duration, figure, money, printable, roughly, score, settings, trials_named
@@ -267,7 +267,7 @@ def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part
     return lines
 
 
-def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
+def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
     value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
     after = f" after {counted(ended.epochs, 'epoch')} in {duration(ended.took_s)}"
     parameters = settings(ended.params, standing.outline.varying)

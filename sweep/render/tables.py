@@ -16,21 +16,21 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import Step, verdict
+from sweep.analysis import LineageStep, verdict
 from sweep.analysis.confirmation import Confirmation, Confirmed
 from sweep.analysis.differences import varying
-from sweep.analysis.ranking import Ranked, Ranking, Score
+from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params, Status
 from sweep.render import STYLES
 from sweep.text import counted, duration, moment, money, numbered, printable, score, setting, settings, trials_named
 
 if TYPE_CHECKING:
-    from sweep.analysis.ranking import HeldOut
+    from sweep.analysis.ranking import SamplingError
     from sweep.analysis.replay import Extreme, Replay, Spread
     from sweep.analysis.report_data import Costs
     from sweep.analysis.rung_ranks import RungRanks
-    from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
+    from sweep.analysis.search_efficiency import BestByBudget, RungPrediction, SearchEfficiency
 
 
 GAP = "  "
@@ -140,12 +140,12 @@ def _optional(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _score(row: Ranked, at: int) -> Score | None:
+def _score(row: RankedConfiguration, at: int) -> Score | None:
     """Return the score of a configuration in objective ``at``; None if it has none."""
     return row.scores[at] if row.scores else None
 
 
-def _trial_numbers(row: Ranked) -> str:
+def _trial_numbers(row: RankedConfiguration) -> str:
     return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
@@ -156,7 +156,7 @@ def answered(ranking: Ranking, answer: str) -> Iterator[str]:
     yield f"answer   {answer}"
 
 
-def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
+def _verdicts(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
     """Return the columns with the verdicts; none if each configuration was trained only once."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
@@ -167,11 +167,11 @@ def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
     }
 
 
-def _p_value(row: Ranked) -> str:
+def _p_value(row: RankedConfiguration) -> str:
     return "" if row.p_adjusted is None else f"{row.p_adjusted:.2g}"
 
 
-def _difference(row: Ranked) -> str:
+def _difference(row: RankedConfiguration) -> str:
     if row.difference is None:
         return ""
     low, high = row.difference_low, row.difference_high
@@ -237,13 +237,13 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def _status(row: Ranked) -> str:
+def _status(row: RankedConfiguration) -> str:
     """Return the status of a configuration; if its repeats differ, the count of each status."""
     counts = Counter(trial.status for trial in row.trials)
     return row.status.value if list(counts) == [row.status] else counted_by(counts)
 
 
-def _parts(row: Ranked) -> str:
+def _parts(row: RankedConfiguration) -> str:
     """Return into how many parts batches were split to fit into memory.
 
     It is shown because batch statistics are computed per part.
@@ -366,7 +366,7 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
         )
 
 
-def held_out_lines(one: HeldOut | None) -> Iterator[str]:
+def held_out_lines(one: SamplingError | None) -> Iterator[str]:
     """Yield the margin of error that comes from the limited number of validation examples."""
     if one is not None:
         yield (
@@ -376,7 +376,7 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
         )
 
 
-def _describe_budget(efficiency: SearchEfficiency, spent: Found, budget: float) -> str:
+def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: float) -> str:
     at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
     if math.isnan(spent.expected[at]):
@@ -387,7 +387,7 @@ def _describe_budget(efficiency: SearchEfficiency, spent: Found, budget: float) 
     return f"{head} {own}, {spread}; all of them {score(last)}"
 
 
-def _describe_rung(rung: Rung) -> str:
+def _describe_rung(rung: RungPrediction) -> str:
     place = f"{_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
@@ -446,7 +446,7 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)
 
 
-def lineage_lines(steps: Sequence[Step]) -> list[str]:
+def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     """Describe which trials trained the epochs of the best trial, with which parameters; empty if it is no copy."""
     if len(steps) < 2:
         return []

@@ -27,7 +27,7 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
+from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, searched
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
@@ -487,7 +487,9 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
         verdict, heard = None, searched(change)
-        if heard and (isinstance(change, Session) or not change.trial.reopened):  # reopened: they have seen it end
+        if heard and (
+            isinstance(change, SessionChange) or not change.trial.reopened
+        ):  # reopened: they have seen it end
             self._searcher.observe(heard)
             verdict = self._scheduler.observe(heard)
         if heard:

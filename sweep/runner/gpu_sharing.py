@@ -101,7 +101,7 @@ def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class EpochsOnShare:
     """One or several merged epochs that a trial trained on a share of a GPU."""
 
     trial: int
@@ -112,7 +112,7 @@ class Epoch:
     examples_per_s: float
 
 
-def joined(before: Epoch | None, after: Epoch) -> Epoch:
+def joined(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
     """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
@@ -121,7 +121,7 @@ def joined(before: Epoch | None, after: Epoch) -> Epoch:
     return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
 
 
-def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, float]:
+def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
     """Return the examples per second of one trial by structure, with ``trials`` trials per GPU and all GPUs in use.
 
     Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
@@ -145,7 +145,7 @@ def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, floa
     return rates
 
 
-def _busy(epoch: Epoch, all_of_them: Sequence[Epoch]) -> float:
+def _busy(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
     """Return the average number of GPUs in use during an epoch."""
     length = epoch.ended - epoch.begun
     if length <= 0:
@@ -163,13 +163,13 @@ LEAST_S = 0.25  # shorter epochs are merged
 
 
 @dataclass(slots=True)
-class _Trial:
+class _SharedTrial:
     """Measurements of one trial."""
 
     params: Params
     structure: str = ""
     peak_bytes: float = 0.0
-    begun: Epoch | None = None  # merged short epochs that are still too short
+    begun: EpochsOnShare | None = None  # merged short epochs that are still too short
     seen: set[float] = field(default_factory=set)  # shares on which it has trained an epoch
     least: float = 0.0  # smallest share, after it ran out of memory with less
 
@@ -187,11 +187,11 @@ class Sharing:
         """
         self._devices, self._auto = devices, auto
         self._left = total
-        self._trials: dict[int, _Trial] = {}
+        self._trials: dict[int, _SharedTrial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
         self._peaks: dict[str, float] = {}  # smallest of ended trials, by structure: others hold larger programs too
         self._memory_bytes: float | None = None  # of one GPU
-        self._epochs: deque[Epoch] = deque(maxlen=REMEMBERED)
+        self._epochs: deque[EpochsOnShare] = deque(maxlen=REMEMBERED)
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials per GPU
         self._decision = Decision(1, False)
         self._told: Mapping[int, float] = {}
@@ -217,7 +217,7 @@ class Sharing:
         """Return the devices for a trial that is about to be handed to a worker."""
         if not self._auto:
             return self._devices
-        share = self._out[trial] = self._share(self._trials.setdefault(trial, _Trial(params)))
+        share = self._out[trial] = self._share(self._trials.setdefault(trial, _SharedTrial(params)))
         if trial in self._told:  # its new share is in effect, or impossible
             self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
@@ -228,7 +228,7 @@ class Sharing:
             case _ if not self._auto:
                 pass
             case Started(trial) | Reopened(trial):
-                self._trials[trial.number] = _Trial(trial.params)
+                self._trials[trial.number] = _SharedTrial(trial.params)
                 self._count(trial.reopened)
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
                 self._hear(event, self._trials[trial.number])
@@ -265,14 +265,14 @@ class Sharing:
             if epoch.trial == trial:
                 self._epochs[index] = replace(epoch, structure=facts.structure)
 
-    def _hear(self, event: EpochReported, trial: _Trial) -> None:
+    def _hear(self, event: EpochReported, trial: _SharedTrial) -> None:
         gpus, measures = event.measures["gpus"], event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
         trial.peak_bytes = max(trial.peak_bytes, measures.get("gpu_memory_peak_bytes", 0.0))
         is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
-            epoch = Epoch(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
+            epoch = EpochsOnShare(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
             trial.begun = epoch = joined(trial.begun, epoch)
             if epoch.ended - epoch.begun >= LEAST_S:
                 trial.begun = None
@@ -280,7 +280,7 @@ class Sharing:
                 self._decide()
         trial.seen.add(gpus)
 
-    def _fold(self, trial: _Trial) -> None:
+    def _fold(self, trial: _SharedTrial) -> None:
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
@@ -325,13 +325,13 @@ class Sharing:
             if (wanted := self._share(self._trials[number])) != share:
                 yield number, wanted
 
-    def _share(self, trial: _Trial) -> float:
+    def _share(self, trial: _SharedTrial) -> float:
         """Return a trial's share: as decided, or larger if its structure or an out-of-memory error requires it."""
         peak = self._peak(trial)
         fit = self._decision.trials if peak is None else fitting(peak, self._shares())
         return max(1 / min(self._decision.trials, fit), trial.least)
 
-    def _peak(self, trial: _Trial) -> float | None:
+    def _peak(self, trial: _SharedTrial) -> float | None:
         """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
         known = self._known_peaks()
         own = [known[name] for name in known if name == trial.structure or (name and fits(trial.params, name))]

@@ -28,7 +28,7 @@ from sweep.events import (
 from sweep.prices import COST
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
-from sweep.store.ledger import Change, Ended, Reported, Session, TrialState
+from sweep.store.ledger import Change, Ended, Reported, SessionChange, TrialState
 
 ALIKE = 2  # trials that fail in the same way, regardless of their parameters, before the sweep ends
 
@@ -45,7 +45,7 @@ class Limits:
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
         self._highest_price = 0.0 if spec.resources.price is None else prices.bounds(spec.resources.price)[1]
-        self._bounds = analysis.Limits.of(spec)
+        self._bounds = analysis.BudgetLimits.of(spec)
         self._earlier_s = 0.0  # driving time of earlier sessions
         self._session_s = 0.0  # driving time of this session
         self._is_timed = False  # the log has the driver's own clock for this session
@@ -73,7 +73,7 @@ class Limits:
     def observe(self, change: Change) -> None:
         """Update the counts with a change."""
         match change:
-            case Session(SessionStarted(time=now)):
+            case SessionChange(SessionStarted(time=now)):
                 self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
                 self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been corrected

@@ -39,7 +39,7 @@ class Tries(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class RateCurve:
     """Losses of one configuration by rate, and the rates they suggest; None if no rate stands out."""
 
     params: Params  # without the learning rate
@@ -60,7 +60,7 @@ def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDA
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
-def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[Curve]:
+def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[RateCurve]:
     """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
     distinct: dict[str, Params] = {}
     for params in sample:
@@ -76,7 +76,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
     return [_curve_of(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
 
 
-def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
+def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
     """Compute a curve from rates, ascending, and losses; stop reading them once they diverge."""
     rates, losses, smoothed = list[float](), list[float](), list[float]()
     mean, lowest, diverged = 0.0, math.inf, None
@@ -92,7 +92,7 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
         if not math.isfinite(loss) or now - lowest > (DIVERGED - 1) * max(abs(lowest), abs(floor) / 10):
             diverged = rate
             break
-    return Curve(params, tuple(rates), tuple(losses), tuple(smoothed), _steepest(rates, smoothed), diverged)
+    return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _steepest(rates, smoothed), diverged)
 
 
 def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
@@ -111,7 +111,7 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
     return rates[place] if slope < 0 else None
 
 
-def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> Curve:
+def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
     rates = rising()
     with _tried():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))

@@ -53,7 +53,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _TrialLocation:
     """Location of a completed trial in a log."""
 
     log: Path
@@ -134,7 +134,7 @@ class Memo:
         self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
         self._notice = notice
         self._working_folder, self._import_folders = info.working_folder, info.import_folders or ()
-        self._entries: dict[_Key, list[_Entry]] = {}  # trials that differ only in their number of epochs
+        self._entries: dict[_Key, list[_TrialLocation]] = {}  # trials that differ only in their number of epochs
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
         for other in folders(self._folder.path.parent):
@@ -159,7 +159,7 @@ class Memo:
 
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
-        hindrances: list[tuple[_Entry, str]] = []  # reasons not to continue, of the longest shorter trial first
+        hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
         entries = self._entries.get(_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
@@ -215,7 +215,7 @@ class Memo:
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
-    def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
+    def _hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Return why a trial cannot be reused for ``epochs`` epochs; None if it can."""
         if entry.length == epochs:
             return None
@@ -232,7 +232,7 @@ class Memo:
             return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
 
-    def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:
+    def _answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = tuple(
             structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
@@ -249,13 +249,13 @@ class Memo:
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
         """Index the completed trials of a sweep; ``comparable`` if it has the same objective."""
-        entries: dict[int, _Entry] = {}
+        entries: dict[int, _TrialLocation] = {}
         ledger, start = Ledger(keep_epochs=False), 0
         for change, end in ledger.follow(folder.log):
             start, begun = end, start
             match change:
                 case Started(trial) if trial.start.parent is None:  # a copy began with other parameters
-                    entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
+                    entries[trial.number] = _TrialLocation(folder.log, folder.name, trial.number)
                 case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
                 case Ended(trial, last) if trial.status in WHOLE and trial.number in entries and not last.at_target:

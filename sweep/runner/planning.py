@@ -21,7 +21,7 @@ from sweep.errors import InputError, Problem, SweepError, refuse
 from sweep.events import Params, Value, is_number
 from sweep.functions import RANKED_METHODS
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
-from sweep.inspection.unconditional import Place
+from sweep.inspection.unconditional import NameUse
 from sweep.runner import methods, pricing, without_effect
 from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.runner.rehearsal import Landscape
@@ -60,7 +60,7 @@ class Plan:
     concurrent: int | None  # trials at once on this machine or a cluster; None if not even one trial fits
     on_cluster: bool
     sample: tuple[Params, ...]
-    rungs: tuple[pricing.Rung, ...]
+    rungs: tuple[pricing.ExpectedRung, ...]
     histograms: tuple[Histogram, ...]
     looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
@@ -387,7 +387,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield the parameters that each trial reads without a default and that the file does not have."""
     there = spec.space.names
-    first: dict[str, Place] = {}
+    first: dict[str, NameUse] = {}
     for place in source.reads_surely():
         if place.name not in standard_hyperparameters.LENGTHS:
             first.setdefault(place.name, place)
@@ -454,7 +454,7 @@ def _tpus(spec: Spec) -> Iterator[Problem]:
     if spec.training.get("strategy") != "tpu":
         return
     found = probes.tpu(run_command, PROBE_S)
-    if isinstance(found, probes.Failure):
+    if isinstance(found, probes.ProbeFailure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
     elif found:

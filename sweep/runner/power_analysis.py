@@ -38,7 +38,7 @@ class Detectable:
     needed: int  # fewest seeds that can distinguish so many configurations
     confirmed: bool  # by fresh seeds, of finalists only
     by_seeds: float | None  # difference detected about half the time; None with too few seeds or an unknown spread
-    examples: ranking.HeldOut | None
+    examples: ranking.SamplingError | None
     examples_needed: int | None  # examples needed to detect the difference that seeds can, if there are fewer
     known: Known | None
 

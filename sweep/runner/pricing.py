@@ -18,7 +18,7 @@ from sweep.contract import Devices, Trainable, parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
-from sweep.runner.rehearsal import Landscape, Rehearsal, Setting
+from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
@@ -36,7 +36,7 @@ MOST_LEARNING = 100  # trials in one rehearsal with a method that learns
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ExpectedRung:
     """An epoch at which trials can be pruned or pause, and the number of trials expected to reach it."""
 
     epoch: int
@@ -76,7 +76,7 @@ class Confirming:
 class Course:
     """Expected course of a sweep under its scheduler."""
 
-    rungs: tuple[Rung, ...]
+    rungs: tuple[ExpectedRung, ...]
     epochs: float | None  # of all trials together
 
 
@@ -101,7 +101,9 @@ def course(
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:
-        return Course(tuple(Rung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs)
+        return Course(
+            tuple(ExpectedRung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs
+        )
     reported = tuple(range(1, epochs + 1)) if whole else (*decisions, epochs)
     if method is None:
         tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
@@ -109,7 +111,9 @@ def course(
     else:
         tried = min(trials, MOST_LEARNING)
         rehearsals = max(LEARNING // tried, 1)
-    setting = Setting(objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried))
+    setting = RehearsalSetting(
+        objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried)
+    )
     numbers, reached, begun = random.Random(0), Counter[int](), 0
     for number in range(rehearsals):
         searcher, landscapes = (None, numbers) if method is None else method(number)
@@ -118,7 +122,9 @@ def course(
         begun += rehearsal.begun
     lengths = zip(reported, (0, *reported), strict=False)
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
-    return Course(tuple(Rung(epoch, reached[epoch] * trials / begun) for epoch in decisions), trained * trials / begun)
+    return Course(
+        tuple(ExpectedRung(epoch, reached[epoch] * trials / begun) for epoch in decisions), trained * trials / begun
+    )
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:

@@ -91,7 +91,7 @@ class Landscape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class RehearsalSetting:
     """What is rehearsed."""
 
     objective: Objective  # without constraints over metrics, which made-up trials do not report
@@ -104,7 +104,9 @@ class Setting:
 class Rehearsal:
     """One sweep of made-up trials, side by side on a clock on which every epoch lasts as long."""
 
-    def __init__(self, setting: Setting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random) -> None:
+    def __init__(
+        self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
+    ) -> None:
         """``landscapes``: of each objective; or random numbers, by which trials that nobody chooses are good."""
         self._setting, self._scheduler, self._landscapes = setting, scheduler, landscapes
         self._pausing = scheduler if isinstance(scheduler, Pausing) else None

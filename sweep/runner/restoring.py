@@ -23,7 +23,7 @@ from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialS
 from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.runner import planning
-from sweep.runner.resuming import Reopened, reopen
+from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.runner.trials import Terms, race
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
@@ -41,10 +41,10 @@ SHOWN = 12  # most trials or epochs listed in a message
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCheckpoint:
     """A trial and one of its checkpoints, known without importing the user's code."""
 
-    sweep: Reopened
+    sweep: ResumableSweep
     started: TrialStarted
     status: Status
     facts: Facts
@@ -67,7 +67,7 @@ class Kept:
 class Restored:
     """A trainable that has begun a trial and restored one of its checkpoints."""
 
-    kept: Kept
+    kept: KeptCheckpoint
     trainable: Trainable
     source: Source
     assignment: Assignment
@@ -108,7 +108,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     return sorted(completed, key=lambda trial: first.ranked(trial.metrics))
 
 
-def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kept:
+def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial, with what is known about it.
 
     Scores refer to the ``last`` epoch.
@@ -133,7 +133,7 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     told = {report.epoch: report for report in manifest.reports} | reports
-    return Kept(
+    return KeptCheckpoint(
         sweep=reopen(folder.path.parent, str(folder.path)),
         started=state.start,
         status=state.status,
@@ -145,7 +145,7 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
     )
 
 
-def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) -> Restored:
+def begin(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError`.
 
     Arguments:
@@ -251,7 +251,7 @@ def _change(before: Mapping[str, object], source: Source) -> str:
     return ""
 
 
-def _assignment(kept: Kept) -> tuple[Assignment, str]:
+def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     """Return the trial's assignment as its worker had it, and a note or "".
 
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.

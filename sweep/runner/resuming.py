@@ -29,7 +29,7 @@ CHANGEABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reopened:
+class ResumableSweep:
     """An existing sweep that can be resumed."""
 
     folder: ResultsFolder
@@ -79,7 +79,7 @@ def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
-def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
+def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
     """Return a sweep with changes to `CHANGEABLE` keys.
 
     Raises:
@@ -97,10 +97,10 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
         refuse(_problems(differences(before, spec.to_json_dict()), "--set "))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
-    return Reopened(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
+    return ResumableSweep(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
 
 
-def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[Reopened, list[str]]:
+def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
     """Return the sweep named in a sweep file with the changes of that file, and a line for each change.
 
     Changes made by ``resume --set`` stay, unless the file's value has changed since the sweep began or was last resumed
@@ -174,7 +174,7 @@ def _shown(value: Value) -> str:
 
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
-) -> Reopened:
+) -> ResumableSweep:
     """Return a sweep with these settings of ``confirm``; others come from its file or the defaults.
 
     ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`.

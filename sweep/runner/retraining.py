@@ -9,7 +9,7 @@ from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.runner import restoring
-from sweep.runner.resuming import Reopened, reopen
+from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.space.expressions import Expression
 from sweep.spec import Spec, parse, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
@@ -25,14 +25,14 @@ class Retraining:
 
     spec: Spec
     text: str  # its sweep file
-    sweep: Reopened  # the original sweep
+    sweep: ResumableSweep  # the original sweep
     trial: int
     origin: dict[str, object]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RetrainingOptions:
     """Options of a retraining."""
 
     trial: int | None = None  # None: the first trial of the best configuration
@@ -43,7 +43,7 @@ class Wanted:
     assignments: Sequence[str] = ()  # changes to keys of its file
 
 
-def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
+def prepare(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
     trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data
@@ -95,7 +95,7 @@ def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str
     return {"parameters": {**(parameters if isinstance(parameters, dict) else {}), "epochs": {"value": epochs}}}
 
 
-def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str]) -> None:
+def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
     """Raise `InputError` if a setting depends on a validation, since no data will be held out."""
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"

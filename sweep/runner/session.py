@@ -18,13 +18,13 @@ from sweep import analysis, backends, runner
 from sweep.analysis import ranking, verdict
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
-from sweep.errors import Interrupted, StoppedAtOnce, StoreError, SweepError
+from sweep.errors import InterruptedByUser, StoppedAtOnce, StoreError, SweepError
 from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
-from sweep.runner.resuming import Reopened
+from sweep.runner.resuming import ResumableSweep
 from sweep.runner.stop_requests import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -37,14 +37,14 @@ from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields
 from sweep.text import counted
 
-__all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]
+__all__ = ["Options", "Outcome", "Session", "SweepSource", "View", "resume", "run"]
 
 MakeView: TypeAlias = Callable[[ResultsFolder, TextIO], View]
 """Builds the view of a session from its results folder and the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class SweepSource:
     """The sweep that a session trains, and the location of its code."""
 
     spec: Spec
@@ -52,11 +52,11 @@ class Training:
     import_folders: Sequence[Path]  # searched for its modules
     working_folder: Path = field(default_factory=Path.cwd)  # the working folder of trials at their start
     given: object = None  # the class or function itself, if it cannot be imported from a module
-    file: Mapping[str, Value] | None = None  # see `Reopened`
+    file: Mapping[str, Value] | None = None  # see `ResumableSweep`
 
 
 def run(
-    training: Training,
+    training: SweepSource,
     text: str,
     results: Path,
     options: Options,
@@ -103,14 +103,14 @@ def run(
             raise
 
 
-def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, given: object = None) -> Outcome:
-    """Resume a sweep from its log; ``given`` is described in `Training`."""
+def resume(sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None) -> Outcome:
+    """Resume a sweep from its log; ``given`` is described in `SweepSource`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
     again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
     before = f"interrupted before it went on{again}"
     ending = Ending(sweep.folder, embedded=options.embedded)
-    training = Training(
+    training = SweepSource(
         spec=sweep.spec,
         source=source,
         import_folders=sweep.import_folders,
@@ -131,7 +131,7 @@ def _check_inline(spec: Spec, options: Options) -> None:
 class Session:
     """Trains a sweep in its folder until it is over or must stop."""
 
-    training: Training
+    training: SweepSource
     folder: ResultsFolder
     options: Options
     view: MakeView
@@ -180,7 +180,7 @@ class Session:
                         found = connecting.backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
-                        raise Interrupted(self.before) from error
+                        raise InterruptedByUser(self.before) from error
                     ending.check(self.before)
                     return self._trained(job, view, trains, copy)
             except Exception as error:
@@ -393,7 +393,7 @@ def describe_source(source: Source) -> dict[str, object]:
     }
 
 
-def note_changes(folder: ResultsFolder, training: Training, say: Callable[[str], None]) -> None:
+def note_changes(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
     """Update sweep.json if the sweep is resumed with other limits, other code or other versions of packages."""
     info = folder.read_info()
     now = info.changed(spec=training.spec.to_json_dict(), source=describe_source(training.source))

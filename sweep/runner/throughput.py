@@ -33,7 +33,7 @@ DOUBLINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SettingsCombination:
     """One combination of settings to train a configuration with."""
 
     batch_size: int
@@ -52,7 +52,7 @@ class Way:
 class Measured:
     """Throughput and memory of a combination; ``failed`` is the reason if there are none."""
 
-    way: Way
+    way: SettingsCombination
     examples_per_s: float = 0.0
     memory_bytes: float | None = None
     failed: str = ""
@@ -76,7 +76,7 @@ class Throughput:
         return self.fastest.examples_per_s / self.tried[0].examples_per_s
 
 
-Measure = Callable[[Way], Measured]
+Measure = Callable[[SettingsCombination], Measured]
 
 
 def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int) -> Throughput:
@@ -87,7 +87,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, 
     """
     assignment = Terms(spec).trial(0, dict(params), devices)
 
-    def measure(way: Way) -> Measured:
+    def measure(way: SettingsCombination) -> Measured:
         gpus = max(devices.gpus, float(way.replicas)) if way.replicas > 1 else devices.gpus
         training = {**assignment.training, "precision": way.precision}
         asked = replace(
@@ -102,7 +102,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, 
     replicas, micro_batches = max(int(devices.gpus), 1), params.get("micro_batches")
     precision = str(spec.training.get("precision", "auto"))
     parts = micro_batches if isinstance(micro_batches, int) else 1
-    first = Way(memory.batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas)
+    first = SettingsCombination(memory.batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas)
     return climb(first, precisions(devices), most_replicas, measure)
 
 
@@ -112,14 +112,14 @@ def precisions(devices: Devices) -> tuple[str, ...]:
     return ("float32", "mixed_bfloat16", *half)
 
 
-def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
+def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
     """Change one setting at a time and keep what is faster. Raises `TrainableError` if the first combination fails."""
     tried = [measure(first)]
     best = tried[0]
     if not best.fits:
         raise TrainableError(f"the throughput cannot be measured: {best.failed}")
 
-    def look(way: Way) -> Measured:
+    def look(way: SettingsCombination) -> Measured:
         tried.append(measure(way))
         return tried[-1]
 
@@ -156,7 +156,9 @@ def _powers(first: int, most: int) -> Iterator[int]:
         count *= 2
 
 
-def _in_a_process(way: Way, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
+def _in_a_process(
+    way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
+) -> Measured:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
             return process.submit(_measured, way, trainable, tuple(folders), assignment).result()
@@ -164,7 +166,7 @@ def _in_a_process(way: Way, trainable: str, folders: Sequence[Path], assignment:
             return Measured(way, failed="its process was killed, as by a machine that is out of memory")
 
 
-def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
+def _measured(way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
     """Train a few short epochs in this process."""
     heard: list[EpochReported] = []
 

@@ -29,7 +29,7 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
+from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started, TrialState
 from sweep.text import guess
 
 
@@ -227,7 +227,7 @@ class AuxiliaryTrials:
             self._highest = max(self._highest, trial.number)
             self._baseline += trial.role is Role.BASELINE
             self._confirmed |= trial.role is Role.CONFIRM
-        if not isinstance(change, Session | Reported):
+        if not isinstance(change, SessionChange | Reported):
             self._race = None
 
     def has(self, trial: int) -> bool:

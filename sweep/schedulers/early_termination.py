@@ -39,7 +39,7 @@ from sweep.space.early_terminate import (
 from sweep.space.objectives import Objective
 
 
-class Ranks:
+class RankHeaps:
     """Numbers in two heaps that meet at a rank. Adding a number takes logarithmic time, reading constant time.
 
     ``below`` returns how many of n numbers lie below the rank; it must not decrease with n.
@@ -169,7 +169,7 @@ class _Rung:
 
     def __init__(self, eta: float) -> None:
         self._quantile = (1 - 1 / eta) * 100 / 100
-        self.scores = Ranks(lambda count: math.floor((count - 1) * self._quantile) + 1)
+        self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
         low, high = self.scores.lower, self.scores.upper
@@ -207,7 +207,8 @@ class HyperbandScheduler(_Stopping[Hyperband]):
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         self._reached = {
-            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in early_terminate.decision_epochs(rule, epochs)
+            epoch: RankHeaps(lambda count: int(count / rule.eta))
+            for epoch in early_terminate.decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
 
@@ -250,7 +251,7 @@ class MedianScheduler(_Stopping[Median]):
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         judged = early_terminate.decision_epochs(rule, epochs)
-        self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
+        self._means = {epoch: RankHeaps(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
 
@@ -281,7 +282,7 @@ class MedianScheduler(_Stopping[Median]):
         self._means[epoch].add(run.mean)
 
 
-def _median(means: Ranks) -> float | None:
+def _median(means: RankHeaps) -> float | None:
     if means.lower is None or means.upper is None or len(means) % 2:
         return means.upper
     return (means.lower + means.upper) / 2

@@ -196,7 +196,7 @@ class OptunaSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
-        self._known: list[tuple[_Point, Record]] = []  # by number in the study; those of other sweeps come first
+        self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
         self._numbers: dict[int, int] = {}  # in the study, by trial; trials of another space have none
         self._stale: set[int] = set()  # numbers in the study of trials that have changed since its last update
         self._bad: set[int] = set()  # numbers in the study of trials whose values depend on the worst trial
@@ -238,7 +238,7 @@ class OptunaSearcher:
         with quiet():
             return self._study(0)
 
-    def _add(self, point: _Point, record: Record) -> None:
+    def _add(self, point: _AskedPoint, record: Record) -> None:
         self._known.append((point, record))
         self._changed(len(self._known) - 1)
 
@@ -275,9 +275,9 @@ class OptunaSearcher:
         )
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
-    def _point(self, event: TrialStarted) -> _Point | None:
+    def _point(self, event: TrialStarted) -> _AskedPoint | None:
         """Return the parameters of a trial in Optuna's representation; None if they are from another space."""
-        point = _Point()
+        point = _AskedPoint()
         for parameter in self._space.parameters:
             name, domain = parameter.name, parameter.domain
             is_here = name in event.params
@@ -292,9 +292,9 @@ class OptunaSearcher:
                 self._take_notes(event.trial, point)
         return point
 
-    def _past_point(self, params: Params) -> _Point:
+    def _past_point(self, params: Params) -> _AskedPoint:
         """Return the parameters of another sweep's trial in Optuna's representation; for nsga2, in generation 0."""
-        point = _Point()
+        point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
                 point.add(parameter, params[parameter.name])
@@ -302,14 +302,14 @@ class OptunaSearcher:
             point.notes = {NSGAIISampler._get_generation_key(): 0}
         return point
 
-    def _take_notes(self, number: int, point: _Point) -> None:
+    def _take_notes(self, number: int, point: _AskedPoint) -> None:
         """Store in ``point`` what the sampler records when a trial starts, such as its generation."""
         trial = self._study(number).ask()
         _ = trial.relative_params  # `ask` alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
         self._storage.forget(trial.number)
 
-    def _told(self, point: _Point, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
+    def _told(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
         """Return a trial for the study, and whether its values depend on how bad the other trials are."""
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
@@ -359,7 +359,7 @@ class OptunaSearcher:
 
 
 @dataclass(slots=True)
-class _Point:
+class _AskedPoint:
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)  # attributes that the sampler sets on this trial

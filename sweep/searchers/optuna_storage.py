@@ -152,7 +152,7 @@ def quiet() -> Iterator[None]:
 _IDS = 10_000_000  # a trial's id is its number plus this many for each study before its own
 
 
-class Watched(Protocol):
+class FollowedSweep(Protocol):
     """A sweep whose present trials can be requested repeatedly."""
 
     @property
@@ -177,7 +177,7 @@ class WatchedStudies(BaseStorage):
     Trials keep their numbers in the sweep, and are listed in the order in which they became known.
     """
 
-    def __init__(self, sweeps: Sequence[Watched]) -> None:
+    def __init__(self, sweeps: Sequence[FollowedSweep]) -> None:
         self._sweeps = list(sweeps)
 
     def get_all_studies(self) -> list[FrozenStudy]:
@@ -237,7 +237,7 @@ class WatchedStudies(BaseStorage):
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
         return {_SYSTEM_ATTR_METRIC_NAMES: [metric for metric, _ in self._of(study_id).objectives]}
 
-    def _of(self, study_id: int) -> Watched:
+    def _of(self, study_id: int) -> FollowedSweep:
         if not 0 <= study_id < len(self._sweeps):
             raise KeyError(study_id)
         return self._sweeps[study_id]

@@ -38,7 +38,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StudiedTrial:
     """The facts of a sweep's trial that a study contains."""
 
     params: Params
@@ -78,7 +78,7 @@ class Axis:
                 return _like(value, self._known) in self._known
 
 
-def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[str, Axis]:
+def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
     """Return an axis for each parameter; an unknown domain (None) is derived from the values of the trials.
 
     Parameters with neither a domain nor a value are left out.
@@ -102,7 +102,7 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     return Axis(*_labelled(possible))
 
 
-def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
+def told(trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
     """Return a trial as an Optuna trial, with its actual state.
 
     A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
@@ -144,7 +144,7 @@ def study(
     name: str,
     objectives: Sequence[tuple[str, str]],
     domains: Mapping[str, Domain | None],
-    trials: Iterable[Told],
+    trials: Iterable[StudiedTrial],
     *,
     alive: bool = False,
 ) -> Study:

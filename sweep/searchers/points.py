@@ -96,7 +96,7 @@ def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
     return (params for params in space.points() if key(params) not in tried)
 
 
-class Stream:
+class PointStream:
     """A searcher that suggests ``first``, then the points that ``point`` returns.
 
     ``point`` gets the number of a point and the keys of all points before it; it returns None if there are no more.
@@ -126,19 +126,19 @@ class Stream:
         """Ignore the event."""
 
 
-def grid_search(space: Space, first: Iterable[Params] = ()) -> Stream:
+def grid_search(space: Space, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file."""
     points = space.grid()
-    return Stream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
+    return PointStream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
 
 
-def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
+def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher that suggests ``first``, then independent draws from each parameter's distribution.
 
     If the author has beliefs, half of the draws follow them. Each point has a random generator of its own, seeded by
     the seed and the number of the point.
     """
-    return Stream(
+    return PointStream(
         lambda number, tried: first_new(
             space, independent_draws(space, seed, number), tried, uniform_numbers(seed, number)
         ),
@@ -146,7 +146,7 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stre
     )
 
 
-def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
+def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher that suggests ``first``, then a scrambled Sobol sequence, more even than random draws.
 
     Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. Each
@@ -154,7 +154,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Strea
     skipped.
     """
     draws = _sobol_draws(space, seed)
-    return Stream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
+    return PointStream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
 
 
 def _sobol_draws(space: Space, seed: int) -> Iterator[Draw]:

@@ -27,7 +27,7 @@ from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
-from sweep.store.ledger import Ledger, Reported, Session, TrialState
+from sweep.store.ledger import Ledger, Reported, SessionChange, TrialState
 
 FACTORS = (0.8, 1.2)
 """Factors by which numbers are perturbed. A choice is replaced by the one before or after it."""
@@ -102,7 +102,7 @@ class Population:
 
     def observe(self, event: Event) -> None:
         change = self._ledger.observe(event)
-        if isinstance(change, Session):
+        if isinstance(change, SessionChange):
             return
         trial = change.trial
         trained = isinstance(change, Reported) and change.event.memo is None
@@ -157,7 +157,7 @@ class Population:
             self._replace(end, at_the_end)
             self._done += 1
 
-    def _generation(self, end: int) -> dict[int, bandit.Trained]:
+    def _generation(self, end: int) -> dict[int, bandit.MemberResult]:
         """Return the results of a generation by trial.
 
         It has the members that trained the whole generation themselves, and those that diverged or ran out of memory
@@ -170,7 +170,7 @@ class Population:
             exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
             if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
                 before, after = _comparable(self._loss(member, start)), _comparable(self._loss(member, end))
-                found[number] = bandit.Trained(member.params, before, after)
+                found[number] = bandit.MemberResult(member.params, before, after)
         return found
 
     def _loss(self, member: TrialState, epoch: int) -> float | None:
@@ -252,10 +252,10 @@ class _Guide:
     def __init__(self, space: Space, moved: Iterable[Parameter], seed: int) -> None:
         self._space, self._seed = space, seed
         self._axes = [one for one in moved if isinstance(one.domain, Range)]
-        self._trained: list[dict[int, bandit.Trained]] = []  # by generation and trial
+        self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
         self._model: tuple[int, bandit.Posterior | None] = -1, None  # a generation, and the model of all up to it
 
-    def hear(self, generation: dict[int, bandit.Trained]) -> None:
+    def hear(self, generation: dict[int, bandit.MemberResult]) -> None:
         """Add the results of a generation that is over."""
         self._trained.append(generation)
 

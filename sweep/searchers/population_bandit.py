@@ -34,7 +34,7 @@ _STARTS = ((math.log(0.2), 0.3, 0.1), (math.log(1.0), 0.7, 0.1))
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class MemberResult:
     """The result of a member in one generation."""
 
     params: Params
@@ -42,7 +42,7 @@ class Trained:
     after: float | None  # its loss at the end; None if it diverged or has none
 
 
-def standing(loss: float | None, generation: Sequence[Trained]) -> float:
+def standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the share of a generation's members that were better, which does not depend on the scale of losses."""
     losses = [one.after for one in generation if one.after is not None]
     if loss is None or len(losses) < 2:
@@ -50,7 +50,7 @@ def standing(loss: float | None, generation: Sequence[Trained]) -> float:
     return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
 
 
-def observations(generations: Sequence[Sequence[Trained]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
+def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
     """Return the data of the model: a row for each member of each generation, and how far its loss fell, standardized.
 
     The newest rows come last, at most `NEWEST` of them. Before the first generation there is no loss to compare with:

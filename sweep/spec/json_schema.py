@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
-from sweep.spec.parameters import NAME, NAME_WITHIN, Group
+from sweep.spec.parameters import NAME, NAME_WITHIN, ParameterGroup
 from sweep.spec.sweep_file import REQUIRED, SweepFile
 from sweep.spec.validation import schema_of
 
@@ -42,11 +42,14 @@ def json_schema() -> Json:
 
 def _parameter() -> Json:
     leaf = _plain(schema_of(ParameterBlock))
-    nested = {"$ref": "#/$defs/nested", "description": schema_of(Group)["properties"]["parameters"]["description"]}
+    nested = {
+        "$ref": "#/$defs/nested",
+        "description": schema_of(ParameterGroup)["properties"]["parameters"]["description"],
+    }
     rules: list[Json] = [
         {
             "if": {"required": ["parameters"]},
-            "then": {"propertyNames": {"enum": sorted(Group.model_fields)}},
+            "then": {"propertyNames": {"enum": sorted(ParameterGroup.model_fields)}},
             "else": {
                 "anyOf": [{"required": keys} for keys in (["distribution"], ["value"], ["values"], ["min", "max"])]
             },

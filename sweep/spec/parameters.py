@@ -28,7 +28,7 @@ NAME_WITHIN = rf"[A-Za-z_*]{_LEVEL}*(\.{_LEVEL}+)*"
 _KEYS = ParameterBlock.model_fields.keys()
 
 
-class Group(Block):
+class ParameterGroup(Block):
     """Parameters under a common name."""
 
     parameters: Annotated[dict[str, JsonValue], Field(min_length=1)] = Field(
@@ -155,7 +155,7 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
             document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {flow(written)}")
             yield inner
         elif "parameters" in value:
-            block = validate(Group, value, inner.path, document)
+            block = validate(ParameterGroup, value, inner.path, document)
             if block is not None:
                 inner = _with_condition(inner, block.when, document)
             if isinstance(nested := value["parameters"], dict):

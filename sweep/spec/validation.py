@@ -27,7 +27,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Mark:
+class TextPosition:
     """A place in a text; line and column are counted from 1, as in editors."""
 
     line: int
@@ -37,7 +37,7 @@ class Mark:
 # includes words of YAML 1.1, which other programs may use
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 _LONG = 500
-_LAST = Mark(2**31, 0)  # sorts mistakes outside of the text last
+_LAST = TextPosition(2**31, 0)  # sorts mistakes outside of the text last
 
 
 @dataclass(slots=True)
@@ -46,21 +46,21 @@ class Document:
 
     source: str
     data: dict[str, Value] = field(default_factory=dict)
-    keys: dict[KeyPath, Mark] = field(default_factory=dict)
-    values: dict[KeyPath, Mark] = field(default_factory=dict)
+    keys: dict[KeyPath, TextPosition] = field(default_factory=dict)
+    values: dict[KeyPath, TextPosition] = field(default_factory=dict)
     overrides: dict[KeyPath, str] = field(default_factory=dict)  # as typed, such as "--set a.b=1"
-    mistakes: list[tuple[Mark, Problem]] = field(default_factory=list)
+    mistakes: list[tuple[TextPosition, Problem]] = field(default_factory=list)
     found: int = 0  # number of mistakes, including suppressed ones
-    faulty: set[Mark] = field(default_factory=set)  # places of mistakes in the text itself
-    otherwise: dict[Mark, tuple[str, Value]] = field(
+    faulty: set[TextPosition] = field(default_factory=set)  # places of mistakes in the text itself
+    otherwise: dict[TextPosition, tuple[str, Value]] = field(
         default_factory=dict
     )  # words that YAML 1.1 reads differently: the word, and its value there
 
-    def where(self, mark: Mark) -> str:
+    def where(self, mark: TextPosition) -> str:
         """Format a place as compilers do."""
         return f"{self.source}:{mark.line}:{mark.column}"
 
-    def fault(self, mark: Mark, what: str, hint: str = "") -> None:
+    def fault(self, mark: TextPosition, what: str, hint: str = "") -> None:
         """Note a mistake in the text itself; later mistakes at the same place are suppressed as consequences."""
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
@@ -82,7 +82,7 @@ class Document:
         in_file_order = sorted(self.mistakes, key=lambda entry: entry[0])
         refuse(problem for _, problem in in_file_order)
 
-    def fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
+    def fatal(self, mark: TextPosition, what: str, hint: str = "") -> NoReturn:
         """Note a mistake that prevents further reading of the text, and raise InputError."""
         self.fault(mark, what, hint)
         self.check()
@@ -95,7 +95,7 @@ class Document:
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
                 del marks[inner]
 
-    def _add(self, mark: Mark, where: str, what: str, hint: str) -> None:
+    def _add(self, mark: TextPosition, where: str, what: str, hint: str) -> None:
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
@@ -103,7 +103,7 @@ class Document:
         """Return the place and path of a value, or of its key, as in a message of `mistake`."""
         return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
 
-    def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
+    def _place(self, path: KeyPath, *, at_key: bool) -> tuple[TextPosition, str]:
         for length in range(len(path), -1, -1):
             prefix = path[:length]
             if prefix in self.overrides:

@@ -39,7 +39,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, Mark, dotted, one_line, show
+from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, one_line, show
 from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -197,11 +197,11 @@ def read_value(text: str, source: str) -> Value:
 
 @dataclass(slots=True)
 class _Node:
-    mark: Mark
+    mark: TextPosition
     value: Scalar | list[_Node] | _Pairs
 
 
-_Pairs: TypeAlias = dict[str, tuple[Mark, _Node]]
+_Pairs: TypeAlias = dict[str, tuple[TextPosition, _Node]]
 
 
 class _Composer:
@@ -223,12 +223,12 @@ class _Composer:
             if not unclosed:
                 marks.reverse()
             mark = next(mark for mark in marks if mark is not None)
-            place = Mark(mark.line + 1, mark.column + 1)
+            place = TextPosition(mark.line + 1, mark.column + 1)
         except ReaderError as error:
             place = _mark_after(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
         except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", which is beyond Unicode
-            place = Mark(1, 1)
+            place = TextPosition(1, 1)
             reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
         self.document.fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
@@ -265,7 +265,7 @@ class _Composer:
                 self.anchors[event.anchor] = node
         return node
 
-    def _target(self, anchor: str, mark: Mark) -> _Node:
+    def _target(self, anchor: str, mark: TextPosition) -> _Node:
         if anchor not in self.anchors:
             self.document.fatal(mark, f"alias *{anchor} without an anchor &{anchor} above it")
         node = self.anchors[anchor]
@@ -309,7 +309,7 @@ class _Composer:
                 self.document.fault(part.mark, "the merge key '<<' takes a mapping")
         return merged
 
-    def _scalar(self, event: ScalarEvent, tag: str | None, mark: Mark) -> Scalar:
+    def _scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
         try:
             value = resolve(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
@@ -320,7 +320,7 @@ class _Composer:
             self.document.otherwise[mark] = event.value, other
         return value
 
-    def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
+    def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition) -> str | None:
         """Return the tag of a node if it is valid for this kind of node; note other tags as mistakes."""
         if event.tag is None:
             return None
@@ -354,12 +354,12 @@ class _Expansion:
         return node.value
 
 
-def _mark(event: Event) -> Mark:
-    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+def _mark(event: Event) -> TextPosition:
+    return TextPosition(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def _mark_after(text: str) -> Mark:
-    return Mark(text.count("\n") + 1, len(text) - text.rfind("\n"))
+def _mark_after(text: str) -> TextPosition:
+    return TextPosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
 def write(documents: Iterable[Mapping[str, object]]) -> str:

@@ -27,7 +27,7 @@ _CONTEXT = "tensorflow.python.eager.context"
 Listener = Callable[[types.ModuleType], None]
 
 
-class _Finder:
+class _SeedingFinder:
     """Finds the same modules as the other finders, and controls random generators while a module's code runs."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Finder:
         self.seed: int | None = None  # seed for imports; None: do not seed
         self.tops: set[str] = set()  # packages of trainables, which are the author's even if installed
         self.listeners: list[Listener] = []
-        self.kept: weakref.WeakSet[settings.Kept] = weakref.WeakSet()  # these adopt settings of libraries
+        self.kept: weakref.WeakSet[settings.SavedSettings] = weakref.WeakSet()  # these adopt settings of libraries
         self.drawn: dict[str, int] = {}  # seed of each module that has drawn
         self.of_the_machine: dict[str, str] = {}  # line that drew from the machine, by module
         self._running: list[tuple[int, list[Callable[[], None]]]] = []  # running modules: seed, restoring functions
@@ -149,7 +149,7 @@ def _seed_torch(seed: int) -> Callable[[], None]:
     return lambda: torch.set_rng_state(kept)
 
 
-_finder = _Finder()
+_finder = _SeedingFinder()
 
 
 def hear(listener: Listener) -> Callable[[], None]:
@@ -174,7 +174,7 @@ def heard(listener: Listener) -> Iterator[None]:
         stop()
 
 
-def follow(kept: settings.Kept) -> settings.Kept:
+def follow(kept: settings.SavedSettings) -> settings.SavedSettings:
     """Make these settings adopt what installed libraries set when they are imported; return them."""
     _finder.kept.add(kept)
     return kept

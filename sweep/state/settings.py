@@ -216,7 +216,7 @@ def _taken_over(start: Any, before: Any, after: Any) -> Any:
     return {**start, **new}
 
 
-class Kept:
+class SavedSettings:
     """The settings of this process before its first trial, restored for each trial.
 
     Settings changed by importing a library are permanent (`imported`).

@@ -32,7 +32,7 @@ resisting: set[str] = set()
 """Names in this process that a trial has changed and that could not be restored."""
 
 
-class Found:
+class StartingValues:
     """The values of names that the trials of one trainable begin with; recorded again after deliberate changes."""
 
     def __init__(self) -> None:

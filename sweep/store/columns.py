@@ -111,20 +111,20 @@ def column_of_measure(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class EventTime:
     """Time of an event in seconds of the sweep, not counting the time between sessions."""
 
     by_driver_s: float | None  # by the drivers' monotonic clocks; None in logs of earlier versions
     by_times_s: float  # by the times of events
     session_s: float  # start of its session
 
-    def since(self, earlier: Moment) -> float:
+    def since(self, earlier: EventTime) -> float:
         """Return the seconds since an earlier moment."""
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
         return max(self.by_times_s - earlier.by_times_s, 0.0)
 
-    def after(self, seconds: float) -> Moment:
+    def after(self, seconds: float) -> EventTime:
         """Return the moment ``seconds`` later."""
         by_driver_s = None if self.by_driver_s is None else self.by_driver_s + seconds
         return replace(self, by_driver_s=by_driver_s, by_times_s=self.by_times_s + seconds)
@@ -174,8 +174,8 @@ class TrialRows:
         self.numerics: dict[str, Objects[str]] = {}
         self.added_up: dict[str, Numbers] = {}  # over all epochs trained in this sweep
         self._trained = Numbers("d")  # sum of the epochs' time_s
-        self._begun: Objects[Moment] = Objects()  # start of the trial
-        self._heard: Objects[Moment] = Objects()  # last event of the trial
+        self._begun: Objects[EventTime] = Objects()  # start of the trial
+        self._heard: Objects[EventTime] = Objects()  # last event of the trial
         self._ends = Numbers("q")  # number of interruptions and ends
         self._others = Numbers("d")  # share of other trials of its group in the last epoch
         self._first_others = Numbers("d")  # the same for its first epoch
@@ -261,11 +261,11 @@ class TrialRows:
         """Record the metrics of a trial on the test data."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
-    def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> Moment:
+    def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
         by_driver_s = None if event.driven_s is None else self.earlier_s + event.driven_s
-        return Moment(by_driver_s, event.time - self.pauses_s, self.earlier_s)
+        return EventTime(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
-    def _end_times(self, row: int, event: TrialEnded, moment: Moment) -> None:
+    def _end_times(self, row: int, event: TrialEnded, moment: EventTime) -> None:
         begun, facts = self._begun.get(row) or moment, event.facts
         is_first = not self._ends.get(row) and begun.session_s == moment.session_s
         if is_first and facts.started is not None:
@@ -283,7 +283,7 @@ class TrialRows:
         # A worker knows only what it has trained since the last interruption; the log knows all epochs.
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
-    def _share(self, row: int, moment: Moment, together: float | None = None, time_s: float = 0.0) -> None:
+    def _share(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
         """Charge the other trials of the group their share of the time since the trial's last event.
 
         Each epoch tells how many trials were trained together; until the end, the number of the last epoch applies. If

@@ -135,14 +135,14 @@ class Tested(NamedTuple):
     event: ModelTested
 
 
-class Session(NamedTuple):
+class SessionChange(NamedTuple):
     """A session began or ended."""
 
     event: SessionStarted | SessionEnded
 
 
-Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | Session
-"""The meaning of an event; all except `Session` concern a trial."""
+Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | SessionChange
+"""The meaning of an event; all except `SessionChange` concern a trial."""
 
 
 class Ledger:
@@ -182,7 +182,7 @@ class Ledger:
                 trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: no others should follow
                 return Tested(trial, event)
             case SessionStarted() | SessionEnded():
-                return Session(event)
+                return SessionChange(event)
         raise TypeError(f"{event!r} is no event")
 
     def _report(self, event: EpochReported) -> Reported:
@@ -222,7 +222,7 @@ class Ledger:
 
 def searched(change: Change) -> Event | None:
     """Return the event with its trial's number in the search; None if the trial is not part of the search."""
-    if isinstance(change, Session):
+    if isinstance(change, SessionChange):
         return change.event
     trial, event = change
     place = trial.place

@@ -50,7 +50,7 @@ class StoreAway(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredObject:
     """An object in a listing."""
 
     key: str
@@ -115,7 +115,7 @@ class ObjectStore:
         there = self.get(key)
         return there[1] if there is not None and there[0] == data else None
 
-    def entries(self, prefix: str = "") -> list[Entry]:
+    def entries(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with ``prefix/``, sorted by key."""
         import obstore
 
@@ -123,7 +123,7 @@ class ObjectStore:
             pages = obstore.list(self._opened, self._full(prefix) or None)
             return sorted((self._entry(one) for page in pages for one in page), key=lambda entry: entry.key)
 
-    def folder(self, prefix: str = "") -> tuple[list[str], list[Entry]]:
+    def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
         """Return the names of the folders in a folder, and its objects."""
         import obstore
 
@@ -180,9 +180,9 @@ class ObjectStore:
     def _full(self, key: str) -> str:
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
 
-    def _entry(self, found: Any) -> Entry:
+    def _entry(self, found: Any) -> StoredObject:
         key = found["path"][len(self._full("-")) - 1 :]
-        return Entry(key, found["size"], plain(found["e_tag"] or ""))
+        return StoredObject(key, found["size"], plain(found["e_tag"] or ""))
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:

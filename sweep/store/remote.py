@@ -28,10 +28,10 @@ from sweep.store.locks import is_locked, waiting_for
 from sweep.store.object_store import (
     LEASE,
     LEASE_S,
-    Entry,
     Lease,
     ObjectStore,
     StoreAway,
+    StoredObject,
     check_url,
     is_url,
     now,
@@ -84,7 +84,7 @@ def _cache() -> Path:
 
 
 @dataclass(slots=True)
-class _Known:
+class _CopyState:
     """State of the copy on this machine."""
 
     first: str | None = None  # tag of the log's first segment, which identifies the sweep among those of the same name
@@ -93,7 +93,7 @@ class _Known:
     files: dict[str, str] = field(default_factory=dict)  # tags by name
 
     @classmethod
-    def read(cls, folder: Path) -> _Known:
+    def read(cls, folder: Path) -> _CopyState:
         try:
             return cls(**json.loads((folder / _KNOWN).read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -150,12 +150,12 @@ def pull_all(results: Path, store: ObjectStore) -> None:
             _set_aside(path)
 
 
-def _bring(folder: Path, store: ObjectStore, files: Sequence[Entry], log: Sequence[Entry]) -> None:
-    known = _Known.read(folder)
+def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
+    known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
     if known.first is not None and known.first != first:
         _set_aside(folder)
-        known = _Known()
+        known = _CopyState()
     known.first = first
     stand_for(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
@@ -171,7 +171,7 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[Entry], log: Sequen
     known.write(folder)
 
 
-def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: _Known) -> None:
+def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState) -> None:
     segments = sorted(
         (int(found[1]), int(found[2] or found[1]), entry.key)
         for entry in entries
@@ -215,7 +215,7 @@ def _set_aside(folder: Path) -> None:
 
 def claim(folder: Path, store: ObjectStore) -> bool:
     """Create a new sweep in the store, complete; return whether its name was free."""
-    known = _Known()
+    known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
     tag = store.swap("sweep.json", info, None)
     if tag is None:
@@ -254,7 +254,7 @@ class Writer:
         self._lease_tag = ""
         self._renewed = 0.0
         self._leasing = threading.Lock()
-        self._known = _Known()
+        self._known = _CopyState()
         self._end = 0  # byte up to which the log must be sent
         self._loose = 0  # first segment that is in no part, and the byte at which it begins
         self._loose_at = 0
@@ -385,7 +385,7 @@ class Writer:
         """
         while True:
             pull(self._folder, self._store, mine=True)
-            self._known = _Known.read(self._folder)
+            self._known = _CopyState.read(self._folder)
             self._end = self._known.bytes  # bytes beyond may be torn; `Log` calls `appended` when it has checked
             try:
                 self._create(b"")

@@ -23,7 +23,7 @@ from sweep.store import ledger, log
 from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, Tested
 from sweep.store.sweep_info import VERSION, Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -100,14 +100,14 @@ class TableBuilder:
                 self._trials.end(end)
             case Tested(trial):
                 self._trials.test(trial)
-            case Session(SessionStarted()):
+            case SessionChange(SessionStarted()):
                 self._ended = None
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
                 self._trials.earlier_s = self._active.total_s
                 self._sessions.append((place, self._trials.earlier_s))
-            case Session(SessionEnded(reason=reason)):
+            case SessionChange(SessionEnded(reason=reason)):
                 self._ended = reason
         self._active.observe(event)
         self._started = event.time if self._started is None else self._started

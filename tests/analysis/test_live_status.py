@@ -13,15 +13,15 @@ import pytest
 from msgspec import structs
 from passing import simulate
 
-from sweep.analysis import Limits, Outline
+from sweep.analysis import BudgetLimits, Outline
 from sweep.analysis.live_status import (
     KINDS,
     LATEST,
     MOST,
     Best,
-    Curve,
-    Rung,
+    RungStatus,
     Standing,
+    ThinnedCurve,
 )
 from sweep.analysis.survival import Survival, seconds_left, survival
 from sweep.events import (
@@ -42,7 +42,7 @@ from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Media
 @pytest.mark.parametrize("count", [0, 1, 2, 7, MOST - 1, MOST, MOST + 1, 1000, 4097])
 @pytest.mark.parametrize("most", [0, 1, 5, 24, 1000])
 def test_points_go_from_the_beginning_to_the_latest(count: int, most: int) -> None:
-    curve = Curve()
+    curve = ThinnedCurve()
     for value in range(count):
         curve.add(float(value))
     points = curve.points(most)
@@ -55,7 +55,7 @@ def test_points_go_from_the_beginning_to_the_latest(count: int, most: int) -> No
 
 
 def test_a_long_curve_takes_little_room() -> None:
-    curve = Curve()
+    curve = ThinnedCurve()
     for value in range(100_000):
         curve.add(float(value))
     assert len(curve.points(10**9)) <= MOST + 1
@@ -152,8 +152,8 @@ def test_rungs_count_who_came_and_who_went() -> None:
         *trial(1, [0.1], Status.PRUNED),
         *trial(2, [0.1, 0.1, 0.1], Status.PRUNED),
     ]
-    assert of(*events, decisions=(1, 3)).rungs() == [Rung(1, 3, 1), Rung(3, 2, 1)]
-    assert of(*events).rungs() == [Rung(1, 3, 1), Rung(3, 2, 1)]  # of a rule of the user's own
+    assert of(*events, decisions=(1, 3)).rungs() == [RungStatus(1, 3, 1), RungStatus(3, 2, 1)]
+    assert of(*events).rungs() == [RungStatus(1, 3, 1), RungStatus(3, 2, 1)]  # of a rule of the user's own
 
 
 def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> None:
@@ -170,7 +170,7 @@ def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> Non
     assert standing.survivors() > survivors
     standing.observe(ended(2, Status.PRUNED, waits=True))
     assert (standing.paused, standing.finished) == (1, 1)
-    assert standing.rungs()[0] == Rung(1, 4, 1)
+    assert standing.rungs()[0] == RungStatus(1, 4, 1)
     population = of(*events, **{**outline, "decisions": ()})
     assert population.paused == 0  # all of a population go on
 
@@ -276,12 +276,12 @@ def test_budgets_end_it_before_its_trials_do() -> None:
     events = (SESSION, started(0), epoch(0, 1))
     assert of(*events, total=None).left_s(1010.0) is None
     assert of(*events, total=None).survivors() is None
-    assert of(*events, total=None, limits=Limits(hours=0.5)).left_s(1010.0) == 1790.0
-    assert of(*events, total=1000, limits=Limits(epochs=11)).left_s(1010.0) == 20.0
-    assert of(*events, total=None, limits=Limits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
-    assert of(*events, total=None, limits=Limits(hours=0.001)).left_s(1010.0) == 0.0
+    assert of(*events, total=None, limits=BudgetLimits(hours=0.5)).left_s(1010.0) == 1790.0
+    assert of(*events, total=1000, limits=BudgetLimits(epochs=11)).left_s(1010.0) == 20.0
+    assert of(*events, total=None, limits=BudgetLimits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
+    assert of(*events, total=None, limits=BudgetLimits(hours=0.001)).left_s(1010.0) == 0.0
     quarter = epoch(0, 1, measures={"gpus": 0.25})
-    shared = Limits(gpu_hours=1.0, gpus=1, shared=True)
+    shared = BudgetLimits(gpu_hours=1.0, gpus=1, shared=True)
     assert of(SESSION, started(0), quarter, total=None, limits=shared).left_s(1010.0) == 4 * 3600 - 2.0
 
 
@@ -403,5 +403,5 @@ def test_what_a_sweep_costs_is_known_about_where_trials_are_pruned(rule: EarlyTe
 
 def test_what_a_sweep_costs_is_bounded_by_its_budget() -> None:
     priced = EpochReported(trial=0, epoch=1, metrics={}, time=1010.0, time_s=1.0, measures={"cost": 2.0})
-    standing = of(SESSION, started(0), priced, total=1000, limits=Limits(money=12.0))
+    standing = of(SESSION, started(0), priced, total=1000, limits=BudgetLimits(money=12.0))
     assert (standing.cost, standing.cost_in_all(1010.0), standing.left_s(1010.0)) == (2.0, 12.0, 5.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.analysis.live_status import Follower
+from sweep.analysis.live_status import LogReader
 from sweep.errors import StoreError
 from sweep.events import EpochReported, SessionEnded, SessionStarted, encode
 from sweep.store.folder import ResultsFolder
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> ResultsFolder:
 
 
 def test_each_event_comes_once_as_it_is_written(folder: ResultsFolder) -> None:
-    follower = Follower(folder)
+    follower = LogReader(folder)
     assert (follower.more(), follower.share) == ([], 1.0)
     with Log(folder.log) as log:
         log.append([BEGIN])
@@ -41,7 +41,7 @@ def test_each_event_comes_once_as_it_is_written(folder: ResultsFolder) -> None:
 def test_a_large_log_comes_in_parts(folder: ResultsFolder) -> None:
     with Log(folder.log, fsync=False) as log:
         log.append(epochs(20_000))
-    follower = Follower(folder)
+    follower = LogReader(folder)
     first = follower.more()
     assert first
     assert len(first) < 20_000
@@ -58,7 +58,7 @@ def test_a_torn_record_waits_for_its_end(folder: ResultsFolder) -> None:
         log.append([BEGIN, END])
     whole = folder.log.read_bytes()
     folder.log.write_bytes(whole[:-5])
-    follower = Follower(folder)
+    follower = LogReader(folder)
     assert follower.more() == [BEGIN]
     folder.log.write_bytes(whole)
     assert follower.more() == [END]
@@ -67,7 +67,7 @@ def test_a_torn_record_waits_for_its_end(folder: ResultsFolder) -> None:
 def test_a_log_that_was_cut_is_read_anew(folder: ResultsFolder) -> None:
     with Log(folder.log) as log:
         log.append([BEGIN, *epochs(3)])
-    follower = Follower(folder)
+    follower = LogReader(folder)
     assert follower.more()
     folder.log.write_bytes(folder.log.read_bytes().splitlines(keepends=True)[0])
     assert follower.more() is None
@@ -77,7 +77,7 @@ def test_a_log_that_was_cut_is_read_anew(folder: ResultsFolder) -> None:
 def test_a_longer_log_in_its_place_is_read_anew(folder: ResultsFolder) -> None:
     with Log(folder.log) as log:
         log.append([BEGIN])
-    follower = Follower(folder)
+    follower = LogReader(folder)
     assert follower.more() == [BEGIN]
     folder.log.unlink()
     later = SessionStarted(time=9.0, resumed=False, version="1")
@@ -90,7 +90,7 @@ def test_a_longer_log_in_its_place_is_read_anew(folder: ResultsFolder) -> None:
 def test_damage_after_what_was_read_is_said_to_be_so(folder: ResultsFolder) -> None:
     with Log(folder.log) as log:
         log.append([BEGIN])
-    follower = Follower(folder)
+    follower = LogReader(folder)
     assert follower.more() == [BEGIN]
     with folder.log.open("ab") as file:
         file.write(b"\0\0\n" + encode(epochs(1)[0]))
@@ -105,4 +105,4 @@ def test_a_damaged_log_is_said_to_be_so(folder: ResultsFolder) -> None:
     lines = folder.log.read_bytes().splitlines(keepends=True)
     folder.log.write_bytes(b"".join([lines[0], b"\0\0\n", *lines[2:]]))
     with pytest.raises(StoreError, match=r"log.jsonl:2: damaged"):
-        Follower(folder).more()
+        LogReader(folder).more()

@@ -8,10 +8,10 @@ import numpy as np
 from rank_faults import is_first, misbehave
 
 from trainables.keras_trainable import KerasTrainable
-from trainables.session import Session
+from trainables.session import TrialSession
 
 
-class Late(Session):
+class Late(TrialSession):
     def join(self, devices, training):
         if os.environ.get("NEVER_COMES") == str(devices.ranks.rank) and is_first("coming"):
             time.sleep(3600)

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 from trainables.click_through import ClickThrough
-from trainables.session import Session
+from trainables.session import TrialSession
 
 HERE = Path(__file__).parent
 
 
-class Listed(Session):
+class Listed(TrialSession):
     def join(self, devices, training):
         super().join(devices, training)
         with (HERE / "joined.txt").open("a") as file:

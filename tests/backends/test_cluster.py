@@ -8,7 +8,7 @@ import pytest
 from ray._private import worker
 
 from sweep.backends.ray_tune import cluster
-from sweep.backends.ray_tune.cluster import Bounds, Cluster
+from sweep.backends.ray_tune.cluster import Cluster, ConcurrencyLimits
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError
@@ -80,10 +80,10 @@ def test_more_workers_than_there_is_room_for_are_refused() -> None:
     ):
         there((4, 2), (4, 2)).require(Devices(1, 2), 3)
     with pytest.raises(InputError, match="takes 3 workers of 1 CPU each, this machine has room for 2; lower it"):
-        there((2, 0), local=True).room(Devices(1), Bounds(), 3)
+        there((2, 0), local=True).room(Devices(1), ConcurrencyLimits(), 3)
     with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5"):
         there((4, 2)).require(Devices(5), 2)
-    assert there((2, 0), (2, 0)).room(Devices(1), Bounds(), 2)() == 2
+    assert there((2, 0), (2, 0)).room(Devices(1), ConcurrencyLimits(), 2)() == 2
 
 
 def test_more_than_a_node_has_names_the_ways_out() -> None:
@@ -107,7 +107,9 @@ def test_what_an_autoscaler_can_bring_counts() -> None:
 
 def test_room_follows_nodes_that_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [Node(2, 0)]
-    joined, local = (Cluster(local, lambda: nodes, lambda: ()).room(Devices(), Bounds(5)) for local in (False, True))
+    joined, local = (
+        Cluster(local, lambda: nodes, lambda: ()).room(Devices(), ConcurrencyLimits(5)) for local in (False, True)
+    )
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert (joined(), local()) == (2, 2)

@@ -10,7 +10,7 @@ import pytest
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import dashboard
-from sweep.backends.ray_tune.dashboard import GAUGES, Gauges
+from sweep.backends.ray_tune.dashboard import GAUGES, DashboardGauges
 
 pytestmark = pytest.mark.ray
 NOTHING_YET = SweepStatus(
@@ -40,7 +40,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float, dict[str,
 
 
 def test_what_is_not_known_is_not_set(records: list[tuple[str, float, dict[str, str]]]) -> None:
-    Gauges("größe\n高", "abc").set(NOTHING_YET, 1, 4)
+    DashboardGauges("größe\n高", "abc").set(NOTHING_YET, 1, 4)
     assert {name for name, _, _ in records} == {
         *("sweep_trials", "sweep_epochs_trained", "sweep_epochs_per_second"),
         *("sweep_workers", "sweep_workers_busy", "sweep_utilization"),
@@ -61,7 +61,7 @@ def test_every_gauge_is_set_once_all_is_known(records: list[tuple[str, float, di
         best_trials=(1,),
         left_s=60.0,
     )
-    Gauges("s", "abc").set(status, 5, 4)
+    DashboardGauges("s", "abc").set(status, 5, 4)
     assert {name for name, _, _ in records} == set(GAUGES)
     found = {name: value for name, value, _ in records}
     assert (found["sweep_best_objective"], found["sweep_utilization"], found["sweep_seconds_left"]) == (0.25, 1.0, 60.0)

@@ -16,7 +16,7 @@ from counting import Counting
 from msgspec import structs
 from placed import without_place
 
-from sweep.backends import Job, Node, Order, Progress, checkpoints
+from sweep.backends import Job, Order, Progress, WorkerNode, checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
@@ -323,7 +323,7 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
 
 def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_begun_there(job: Job) -> None:
     told: list[str] = []
-    worker = Worker(job, node=Node(leaving=lambda: told[0] if told else None))
+    worker = Worker(job, node=WorkerNode(leaving=lambda: told[0] if told else None))
     worker.take(order(decisions=(2,)))
     assert numbers(worker.step().epochs) == [1, 2]
     told.append("its node is taken away in 30 s")
@@ -338,7 +338,7 @@ def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_b
 
 
 def test_a_worker_whose_node_is_taken_away_gets_no_trial_after_one_that_ends(job: Job) -> None:
-    worker = Worker(job, node=Node(leaving=lambda: "its node is taken away" if begun else None))
+    worker = Worker(job, node=WorkerNode(leaving=lambda: "its node is taken away" if begun else None))
     begun: list[int] = []
     worker.take(order(epochs=2, decisions=(1,)))
     worker.step()
@@ -472,7 +472,7 @@ def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
     clock = iter(range(10**6))
     ticking = SimpleNamespace(monotonic=lambda: 10.0 * next(clock), time=time.time)
     monkeypatch.setattr("sweep.backends.worker.time", ticking)
-    worker = Worker(replace(job, price=price, workers=2), node=Node(labels))
+    worker = Worker(replace(job, price=price, workers=2), node=WorkerNode(labels))
     given = order(epochs=3)
     assignment = replace(given.assignment, devices=Devices(gpus=0.5, simulated=True))
     epochs, _, notices = whole(worker, replace(given, assignment=assignment))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from counting import Counting
 
-from sweep.backends import Job, Node, Order
+from sweep.backends import Job, Order, WorkerNode
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import Status
@@ -48,10 +48,10 @@ def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends:
         os.close(output)
 
 
-@pytest.mark.parametrize("node", [None, Node()], ids=["with its driver", "alone"])
+@pytest.mark.parametrize("node", [None, WorkerNode()], ids=["with its driver", "alone"])
 @pytest.mark.parametrize("does", ["wraps", "shuts"])
 def test_what_a_trial_does_to_python_s_output_is_not_seen_by_others(
-    job: Job, does: str, node: Node | None, monkeypatch: pytest.MonkeyPatch
+    job: Job, does: str, node: WorkerNode | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, first = Path.cwd(), os.fdopen(os.dup(1), "w")
     monkeypatch.setattr(sys, "stdout", first)
@@ -120,7 +120,7 @@ def test_a_worker_alone_in_its_process_stays_in_the_trial_s_folder_for_threads_t
     job: Job, tmp_path: Path
 ) -> None:
     here = Path.cwd()
-    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), node=Node())
+    worker = Worker(dataclasses.replace(job, working_folder=tmp_path), node=WorkerNode())
     try:
         worker.take(order("2 enters", epochs=4, decisions=(1, 2, 3)))
         for place in (tmp_path, tmp_path / "entered", tmp_path / "entered"):

@@ -135,7 +135,7 @@ tuned = Tuned(3)
 """
 
 
-def rows(written: hypermodel.Written) -> list[str]:
+def rows(written: hypermodel.WrittenFiles) -> list[str]:
     space = written.files["my_sweep.yaml"].partition("parameters:\n")[2].partition("epochs:")[0]
     return [row.strip() for row in space.splitlines()]
 

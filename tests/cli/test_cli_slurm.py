@@ -9,10 +9,10 @@ from signal import Signals
 
 import pytest
 
-from sweep.cli.slurm import Batch, script, seconds
+from sweep.cli.slurm import SlurmJob, script, seconds
 from sweep.errors import InputError
 
-BATCH = Batch(
+BATCH = SlurmJob(
     name="lr wd",
     command=["run", "s.yaml", "--or-resume", "--set", "name=it's"],
     address="/data/results/lr wd",

@@ -8,7 +8,7 @@ import pytest
 from transcripts import RECORDED, Transcript, findings
 
 from sweep.cli.doctor import Round, examine
-from sweep.doctor.findings import Level
+from sweep.doctor.findings import Severity
 
 TROUBLES = {
     "h100_nvlink": {("capability", "note", "compiled from PTX")},
@@ -51,12 +51,12 @@ OF_THIS_MACHINE = ("versions", "results", "shared memory", "ray")
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECORDED.glob("*.txt")))
 def test_each_machine_has_its_troubles_and_no_others(name: str, tmp_path: Path) -> None:
-    found = [f for f in findings(name, tmp_path) if f.check not in OF_THIS_MACHINE and f.level is not Level.OK]
+    found = [f for f in findings(name, tmp_path) if f.check not in OF_THIS_MACHINE and f.level is not Severity.OK]
     expected = TROUBLES[name]
     assert sorted((f.check, f.level.value) for f in found) == sorted((check, level) for check, level, _ in expected)
     for check, level, words in expected:
         assert any((f.check, f.level) == (check, level) and words in f.found for f in found), words
-    assert all(f.todo for f in found if f.level in (Level.WARNING, Level.ERROR))
+    assert all(f.todo for f in found if f.level in (Severity.WARNING, Severity.ERROR))
 
 
 def test_good_machines_say_what_they_have(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_without_a_driver_the_cpu_is_tried(tmp_path: Path) -> None:
 
     bare = Bare("gtx980_old")
     found = list(examine(Round(bare, {}, tmp_path, 1.0)))
-    assert {f.level for f in found} <= {Level.OK, Level.NOTE}
+    assert {f.level for f in found} <= {Severity.OK, Severity.NOTE}
     assert any(f.found == "CPU only: there is no NVIDIA GPU here" for f in found)
     assert bare.asked[-1] == "python -m trainables.doctor.device_probe train 2 --simulated"
 
@@ -85,7 +85,7 @@ def test_without_a_driver_the_cpu_is_tried(tmp_path: Path) -> None:
 )
 def test_hidden_gpus_are_noted(setting: str, words: str, tmp_path: Path) -> None:
     found = findings("h100_nvlink", tmp_path, {"CUDA_VISIBLE_DEVICES": setting})
-    assert any(f.check == "gpus" and f.level is Level.NOTE and words in f.found for f in found)
+    assert any(f.check == "gpus" and f.level is Severity.NOTE and words in f.found for f in found)
     assert not any(f.check == "libraries" for f in found)
 
 
@@ -96,7 +96,7 @@ def test_without_tensorflow_the_round_ends_there(tmp_path: Path) -> None:
             return type(answer)(1, "", "ImportError: no libcudart") if "describe" in command else answer
 
     found = list(examine(Round(Broken("t4_single"), {}, tmp_path, 1.0)))
-    assert (found[-1].check, found[-1].level) == ("tensorflow", Level.ERROR)
+    assert (found[-1].check, found[-1].level) == ("tensorflow", Severity.ERROR)
     assert "ImportError: no libcudart" in found[-1].found
 
 
@@ -104,7 +104,7 @@ def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     machine = Transcript("t4_single")
     found = list(examine(Round(machine, {}, tmp_path, 1.0, "there:6379")))
     (ray,) = [f for f in found if f.check == "ray"]
-    assert ray.level is Level.ERROR
+    assert ray.level is Severity.ERROR
     assert "there:6379" in ray.found
     assert "python -m sweep.backends.ray_tune.doctor there:6379" in machine.asked
     assert found[-1].check == "training"

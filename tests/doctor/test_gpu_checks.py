@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sweep.doctor import gpu_checks
-from sweep.doctor.findings import Level
+from sweep.doctor.findings import Severity
 from sweep.doctor.gpu_checks import PIPES
 from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.probes import Failure, Shared, TensorFlow, Trained, Tried
+from sweep.doctor.probes import CollectiveResult, DeviceResult, ProbeFailure, Shared, TensorFlow
 from sweep.doctor.programs import MISSING, Ran
 
 BUILD = TensorFlow(
@@ -50,13 +50,13 @@ def test_capabilities_against_the_build(capability: tuple[int, int], code: str, 
 def test_a_later_build_knows_later_gpus() -> None:
     later = dataclasses.replace(BUILD, architectures=("sm_80", "sm_90", "compute_120"))
     levels = [next(gpu_checks.capability([gpu(c)], later)).level for c in ((7, 0), (9, 0), (12, 0), (10, 0))]
-    assert levels == [Level.ERROR, Level.OK, Level.NOTE, Level.ERROR]
+    assert levels == [Severity.ERROR, Severity.OK, Severity.NOTE, Severity.ERROR]
 
 
 def test_tensorflow_knows_the_capability_where_the_driver_does_not() -> None:
     seen = dataclasses.replace(BUILD, capabilities=((7, 0),))
-    assert [f.level for f in gpu_checks.capability([gpu(None)], seen)] == [Level.OK, Level.OK]
-    assert [f.level for f in gpu_checks.capability([], seen)] == [Level.OK, Level.OK]
+    assert [f.level for f in gpu_checks.capability([gpu(None)], seen)] == [Severity.OK, Severity.OK]
+    assert [f.level for f in gpu_checks.capability([], seen)] == [Severity.OK, Severity.OK]
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_driver_against_the_builds_cuda(driver: str, capability: tuple[int, int]
 
 def test_an_unknown_cuda_is_no_reason_to_fail() -> None:
     (found,) = gpu_checks.driver([gpu()], dataclasses.replace(BUILD, cuda="14.1"))
-    assert found.level is Level.NOTE
+    assert found.level is Severity.NOTE
 
 
 def test_a_build_without_cuda_is_named() -> None:
     (found,) = gpu_checks.libraries([gpu()], dataclasses.replace(BUILD, cuda=None, architectures=()))
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert "built without CUDA" in found.found
 
 
@@ -95,7 +95,7 @@ def test_a_gpu_too_old_is_no_missing_library() -> None:
 def test_mig_without_instances_is_an_error() -> None:
     sliced = gpu(mig=True)
     (found,) = gpu_checks.health(Nvidia((sliced,)), [sliced])
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert "nothing can run" in found.found
 
 
@@ -103,21 +103,21 @@ def test_only_links_between_visible_gpus_count() -> None:
     gpus = tuple(gpu(index=i) for i in range(3))
     nvidia = Nvidia(gpus, links={(0, 1): "NV4", (0, 2): "SYS", (1, 2): "NODE"})
     (all_of_them,) = gpu_checks.links(nvidia, gpus)
-    assert (all_of_them.level, "GPU 0 and 2" in all_of_them.found) == (Level.WARNING, True)
+    assert (all_of_them.level, "GPU 0 and 2" in all_of_them.found) == (Severity.WARNING, True)
     (pair,) = gpu_checks.links(nvidia, gpus[:2])
-    assert pair.level is Level.OK
+    assert pair.level is Severity.OK
     assert not list(gpu_checks.links(nvidia, gpus[:1]))
 
 
 def test_different_gpus_are_a_warning() -> None:
     mixed = (gpu(), gpu(index=1, name="Other"))
     found = list(gpu_checks.presence(Nvidia(mixed), mixed, BUILD))
-    assert [f.level for f in found] == [Level.OK, Level.WARNING]
+    assert [f.level for f in found] == [Severity.OK, Severity.WARNING]
 
 
 def test_gpus_without_nvidia_smi_are_a_note() -> None:
     (found,) = gpu_checks.presence(Nvidia(), (), dataclasses.replace(BUILD, capabilities=((8, 0),)))
-    assert found.level is Level.NOTE
+    assert found.level is Severity.NOTE
 
 
 ALL = {"energy": True, "power": True, "utilization": True, "sm_activity": True}
@@ -126,57 +126,59 @@ ALL = {"energy": True, "power": True, "utilization": True, "sm_activity": True}
 @pytest.mark.parametrize(
     ("known", "level", "told"),
     [
-        (None, Level.NOTE, "nvidia-ml-py is not installed"),
-        (ALL, Level.OK, "the driver tells energy, power, utilization, sm_activity"),
-        (ALL | {"sm_activity": False}, Level.OK, "sm_activity is counted from Hopper on"),
-        (ALL | {"energy": False}, Level.NOTE, "it does not tell energy"),
-        (dict.fromkeys(ALL, False), Level.NOTE, "the driver tells nothing"),
+        (None, Severity.NOTE, "nvidia-ml-py is not installed"),
+        (ALL, Severity.OK, "the driver tells energy, power, utilization, sm_activity"),
+        (ALL | {"sm_activity": False}, Severity.OK, "sm_activity is counted from Hopper on"),
+        (ALL | {"energy": False}, Severity.NOTE, "it does not tell energy"),
+        (dict.fromkeys(ALL, False), Severity.NOTE, "the driver tells nothing"),
     ],
 )
-def test_what_can_be_read_of_the_gpus(known: dict[str, bool] | None, level: Level, told: str) -> None:
+def test_what_can_be_read_of_the_gpus(known: dict[str, bool] | None, level: Severity, told: str) -> None:
     (finding,) = gpu_checks.gauges(dataclasses.replace(BUILD, capabilities=((9, 0),), gauges=known))
     assert finding.level is level
     assert told in finding.found
     assert list(gpu_checks.gauges(BUILD)) == []  # no GPU to read
 
 
-GOOD = Tried({"matmul": 0.002}, (), 50.0, None)
-ALONE = Trained((1.0,), 1000.0)
+GOOD = DeviceResult({"matmul": 0.002}, (), 50.0, None)
+ALONE = CollectiveResult((1.0,), 1000.0)
 
 
 def test_wrong_numbers_are_an_error() -> None:
-    (found,) = gpu_checks.device("gpu:1", Tried({"matmul": 0.002}, ("convolution",), 50.0, None))
-    assert found.level is Level.ERROR
+    (found,) = gpu_checks.device("gpu:1", DeviceResult({"matmul": 0.002}, ("convolution",), 50.0, None))
+    assert found.level is Severity.ERROR
     assert "wrong results from convolution" in found.found
 
 
 def test_a_slow_device_among_equals() -> None:
-    slow = Tried({"matmul": 0.004}, (), 25.0, None)
-    (found,) = gpu_checks.pace({"gpu:0": GOOD, "gpu:1": slow, "gpu:2": Failure("x")})
+    slow = DeviceResult({"matmul": 0.004}, (), 25.0, None)
+    (found,) = gpu_checks.pace({"gpu:0": GOOD, "gpu:1": slow, "gpu:2": ProbeFailure("x")})
     assert "gpu:1" in found.found
     assert not list(gpu_checks.pace({"gpu:0": GOOD, "gpu:1": GOOD}))
-    assert not list(gpu_checks.pace({"gpu:0": Failure("x")}))
+    assert not list(gpu_checks.pace({"gpu:0": ProbeFailure("x")}))
 
 
 @pytest.mark.parametrize(("rate", "level"), [(3900, "ok"), (2500, "note"), (1500, "warning")])
 def test_scaling(rate: float, level: str) -> None:
-    (found,) = gpu_checks.scaling(ALONE, Trained((10.0,) * 4, rate), 4)
+    (found,) = gpu_checks.scaling(ALONE, CollectiveResult((10.0,) * 4, rate), 4)
     assert found.level == level
     assert f"{rate / 1000:.2f} times" in found.found
-    assert not list(gpu_checks.scaling(ALONE, Failure("x"), 4))
+    assert not list(gpu_checks.scaling(ALONE, ProbeFailure("x"), 4))
 
 
 @pytest.mark.parametrize("simulated", [True, False])
 def test_devices_that_add_up(simulated: bool) -> None:
-    (found,) = gpu_checks.together(Trained((3.0, 3.0), 9.0), count=2, simulated=simulated)
-    assert found.level is Level.OK
+    (found,) = gpu_checks.together(CollectiveResult((3.0, 3.0), 9.0), count=2, simulated=simulated)
+    assert found.level is Severity.OK
     assert ("rehearsal" in found.found) == simulated
 
 
-@pytest.mark.parametrize("several", [Trained((1.0,), 9.0), Trained((3.0, 1.0), 9.0), Failure("abort")])
-def test_devices_that_do_not_add_up(several: Trained | Failure) -> None:
+@pytest.mark.parametrize(
+    "several", [CollectiveResult((1.0,), 9.0), CollectiveResult((3.0, 1.0), 9.0), ProbeFailure("abort")]
+)
+def test_devices_that_do_not_add_up(several: CollectiveResult | ProbeFailure) -> None:
     (found,) = gpu_checks.together(several, count=2, simulated=False)
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
 
 
 @pytest.mark.parametrize(
@@ -208,10 +210,10 @@ def test_a_folder_that_is_there(tmp_path: Path) -> None:
         (Shared(6 * 2**30, True, True), "ok", "a quarter may have 6.0 GiB, more is refused"),
         (Shared(6 * 2**30, False, True), "error", "more was not refused"),
         (Shared(6 * 2**30, True, False), "error", "cannot go on"),
-        (Failure("aborted by SIGABRT"), "error", "aborted by SIGABRT"),
+        (ProbeFailure("aborted by SIGABRT"), "error", "aborted by SIGABRT"),
     ],
 )
-def test_the_limit(tried: Shared | Failure, level: str, words: str) -> None:
+def test_the_limit(tried: Shared | ProbeFailure, level: str, words: str) -> None:
     (found,) = gpu_checks.limit("gpu:0", tried)
     assert found.level.value == level
     assert words in found.found

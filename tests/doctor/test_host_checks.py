@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sweep.doctor import host_checks
-from sweep.doctor.findings import Level
+from sweep.doctor.findings import Severity
 from sweep.doctor.host_checks import Disk, Host
-from sweep.doctor.probes import Failure, Met, TensorFlow
+from sweep.doctor.probes import Met, ProbeFailure, TensorFlow
 
 GIB = 2**30
 HOST = Host(
@@ -26,14 +26,14 @@ SEEN = TensorFlow("2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", (), ())
 
 def test_tested_versions_are_fine() -> None:
     (found,) = host_checks.versions(HOST)
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
     assert "tensorflow 2.21.0, ray 2.60.0" in found.found
 
 
 def test_all_wrong_versions_are_named_at_once() -> None:
     wrong = dataclasses.replace(HOST, installed={"tensorflow": "2.22.0", "ray": None}, python="3.10.2")
     (found,) = host_checks.versions(wrong)
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     for words in ("tensorflow 2.22.0 (expected <2.22,>=2.21)", "ray is missing", "Python 3.10.2 (expected >=3.11)"):
         assert words in found.found
 
@@ -50,15 +50,15 @@ def test_all_wrong_versions_are_named_at_once() -> None:
 def test_another_keras_is_an_error(variables: dict[str, str], change: dict[str, str], words: str) -> None:
     machine = dataclasses.replace(HOST, variables=variables)
     (found,) = host_checks.keras(machine, dataclasses.replace(SEEN, **change))
-    assert found.level is Level.ERROR
+    assert found.level is Severity.ERROR
     assert words in found.found
 
 
 def test_keras_3_on_tensorflow_is_fine() -> None:
     (found,) = host_checks.keras(dataclasses.replace(HOST, variables={"TF_USE_LEGACY_KERAS": "0"}), SEEN)
-    assert (found.level, found.found) == (Level.OK, "Keras 3.15.1 on TensorFlow 2.21.0")
-    (failed,) = host_checks.keras(HOST, Failure("exit code 1"))
-    assert failed.level is Level.ERROR
+    assert (found.level, found.found) == (Severity.OK, "Keras 3.15.1 on TensorFlow 2.21.0")
+    (failed,) = host_checks.keras(HOST, ProbeFailure("exit code 1"))
+    assert failed.level is Severity.ERROR
 
 
 @pytest.mark.parametrize(
@@ -73,19 +73,19 @@ def test_room_for_objects(free: int | None, level: str) -> None:
 
 def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for folder, level in ((tmp_path / "new" / "below", Level.OK), (tmp_path / "file" / "below", Level.ERROR)):
+    for folder, level in ((tmp_path / "new" / "below", Severity.OK), (tmp_path / "file" / "below", Severity.ERROR)):
         (found,) = host_checks.disk(host_checks.disk_of(folder))
         assert found.level is level
     assert not (tmp_path / "new").exists()
     (full,) = host_checks.disk(Disk("results", 10 * 2**20))
-    assert (full.level, "10 MiB free" in full.found) == (Level.WARNING, True)
+    assert (full.level, "10 MiB free" in full.found) == (Severity.WARNING, True)
 
 
 def test_clusters() -> None:
     (own,) = host_checks.ray((8, 2), usable=2, address=None)
     (blind,) = host_checks.ray((64, 0), usable=2, address="head:6379")
     (good,) = host_checks.ray((64, 16), usable=2, address="head:6379")
-    assert [f.level for f in (own, blind, good)] == [Level.OK, Level.WARNING, Level.OK]
+    assert [f.level for f in (own, blind, good)] == [Severity.OK, Severity.WARNING, Severity.OK]
     assert "8 CPUs and 2 GPUs" in own.found
 
 
@@ -100,24 +100,24 @@ def test_sums_between_nodes_are_told_with_their_pace() -> None:
     fast, slow = Met(("a", "b"), 0.00012, 2e9), Met(("b", "c"), 0.03, 5e7)
     lost = Met(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
     good, poor, bad, ports = host_checks.between_nodes((fast, slow, lost))
-    assert (good.level, good.found) == (Level.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
+    assert (good.level, good.found) == (Severity.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
     assert (poor.level, poor.found.partition("; ")[2]) == (
-        Level.WARNING,
+        Severity.WARNING,
         "each update of a model of 25 million weights waits 2.0 s",
     )
-    assert (bad.level, bad.found) == (Level.ERROR, f"c and d do not train together: {lost.failure}")
-    assert (ports.level, "without a password" in ports.found) == (Level.NOTE, True)
+    assert (bad.level, bad.found) == (Severity.ERROR, f"c and d do not train together: {lost.failure}")
+    assert (ports.level, "without a password" in ports.found) == (Severity.NOTE, True)
 
 
 def test_one_node_has_nothing_between() -> None:
     (found,) = host_checks.between_nodes(())
-    assert (found.level, "one node" in found.found) == (Level.OK, True)
-    (found,) = host_checks.between_nodes(Failure("exit code 1"))
-    assert (found.level, found.found) == (Level.ERROR, "nothing is known of sums between nodes: exit code 1")
+    assert (found.level, "one node" in found.found) == (Severity.OK, True)
+    (found,) = host_checks.between_nodes(ProbeFailure("exit code 1"))
+    assert (found.level, found.found) == (Severity.ERROR, "nothing is known of sums between nodes: exit code 1")
 
 
 def test_a_folder_that_ray_cannot_use_is_a_warning() -> None:
     assert list(host_checks.ray_folder("TMPDIR /tmp", "")) == []
     (found,) = host_checks.ray_folder("TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)")
-    assert found.level is Level.WARNING
+    assert found.level is Severity.WARNING
     assert "export RAY_TMPDIR=DIR" in found.todo

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.doctor import probes
-from sweep.doctor.probes import Failure, Met
+from sweep.doctor.probes import Met, ProbeFailure
 from sweep.doctor.programs import Ran
 
 
@@ -11,12 +11,12 @@ from sweep.doctor.programs import Ran
     ("ran", "expected"),
     [
         (Ran(0, 'a line of Ray\n{"cpus": 4.0, "gpus": 0.0}\n'), (4.0, 0.0)),
-        (Ran(None, "", "retrying"), Failure("no answer in time; retrying")),
-        (Ran(0, "chatter"), Failure("no JSON but 'chatter'")),
-        (Ran(0, ""), Failure("exit code 0")),
+        (Ran(None, "", "retrying"), ProbeFailure("no answer in time; retrying")),
+        (Ran(0, "chatter"), ProbeFailure("no JSON but 'chatter'")),
+        (Ran(0, ""), ProbeFailure("exit code 0")),
         (
             Ran(1, "", "ray.exceptions.AuthenticationError: missing"),
-            Failure(
+            ProbeFailure(
                 "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another",
                 "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node",
             ),
@@ -34,7 +34,7 @@ def test_tensorflows_complaint_is_kept() -> None:
     )
     log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
     found = probes.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
-    assert not isinstance(found, Failure)
+    assert not isinstance(found, ProbeFailure)
     assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
 
 
@@ -56,7 +56,7 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
             (Met(("a", "b"), failure="on a: exit code 1; No module named trainables"),),
         ),
         (Ran(0, BOTH % ('[0, "chatter", ""]', GOOD)), (Met(("a", "b"), failure="no JSON but 'chatter'"),)),
-        (Ran(None, ""), Failure("no answer in time")),
+        (Ran(None, ""), ProbeFailure("no answer in time")),
     ],
 )
 def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
@@ -65,4 +65,4 @@ def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
 
 def test_what_keeps_tensorflow_from_tpus() -> None:
     assert probes.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
-    assert probes.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")
+    assert probes.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == ProbeFailure("aborted by SIGABRT")

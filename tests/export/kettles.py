@@ -79,6 +79,6 @@ def run(project: Path, text: str = FILE) -> ResultsFolder:
     """Run a sweep file there, inline."""
     (project / "kettle.py").exists() or (project / "kettle.py").write_text(TRAINABLE)
     spec = parse(text, "file.yaml")
-    training = session.Training(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=False)
     return session.run(training, text, project / "results", how, lambda *_: Silent()).folder

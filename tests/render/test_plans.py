@@ -10,8 +10,8 @@ from rich.console import Console
 
 from sweep.render import plans as drawn
 from sweep.runner import lr_range_test
-from sweep.runner.lr_range_test import Curve
-from sweep.runner.throughput import Measured, Throughput, Way
+from sweep.runner.lr_range_test import RateCurve
+from sweep.runner.throughput import Measured, SettingsCombination, Throughput
 
 
 def test_the_curve_has_both_marks_where_they_belong() -> None:
@@ -35,10 +35,10 @@ def test_odd_curves_are_drawn(losses: list[float]) -> None:
 
 
 def test_what_diverges_at_once_says_so() -> None:
-    assert "diverged at 1e-06 already" in drawn.rates_lines(Curve({}, (), (), (), None, 1e-6))[1]
+    assert "diverged at 1e-06 already" in drawn.rates_lines(RateCurve({}, (), (), (), None, 1e-6))[1]
 
 
-FILE_S_OWN = Way(32, "float32", 1, 1)
+FILE_S_OWN = SettingsCombination(32, "float32", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ FILE_S_OWN = Way(32, "float32", 1, 1)
     [
         (FILE_S_OWN, {}, ["fastest  what the file says"]),
         (
-            Way(64, "mixed_float16", 1, 1),
+            SettingsCombination(64, "mixed_float16", 1, 1),
             {},
             [
                 "fastest  2.5 times the examples a second with batch_size: {value: 64}, training: {precision: "
@@ -55,7 +55,7 @@ FILE_S_OWN = Way(32, "float32", 1, 1)
             ],
         ),
         (
-            Way(64, "float32", 2, 1),
+            SettingsCombination(64, "float32", 2, 1),
             {"lr_scaling": "linear"},
             [
                 "fastest  2.5 times the examples a second with batch_size: {value: 64}, micro_batches: {value: 2}",
@@ -64,7 +64,7 @@ FILE_S_OWN = Way(32, "float32", 1, 1)
             ],
         ),
         (
-            Way(32, "float32", 1, 2),
+            SettingsCombination(32, "float32", 1, 2),
             {},
             [
                 "fastest  2.5 times the examples a second with resources: {gpus: 2}",
@@ -74,10 +74,12 @@ FILE_S_OWN = Way(32, "float32", 1, 1)
         ),
     ],
 )
-def test_the_fastest_way_is_said_as_it_is_written(way: Way, params: dict[str, str], said: list[str]) -> None:
+def test_the_fastest_way_is_said_as_it_is_written(
+    way: SettingsCombination, params: dict[str, str], said: list[str]
+) -> None:
     own = Measured(FILE_S_OWN, 1000.0, 5e8)
     fastest = own if way == FILE_S_OWN else Measured(way, 2500.0)
-    failed = Measured(Way(4096, "float32", 1, 1), failed="out of memory")
+    failed = Measured(SettingsCombination(4096, "float32", 1, 1), failed="out of memory")
     console = Console(file=StringIO(), width=120)
     drawn.show_throughput(Throughput((own, fastest, failed), fastest), params, console)
     lines = console.file.getvalue().splitlines()

@@ -4,7 +4,7 @@ from msgspec import structs
 from rich.console import Console
 
 from sweep.analysis import Trial
-from sweep.analysis.ranking import Ranked, Ranking, Score
+from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Status
 from sweep.render.tables import Grid, configurations_grid, ranking_grid, show, sweeps_grid
@@ -25,8 +25,8 @@ def trial(number: int, status: Status = Status.COMPLETED) -> Trial:
     )
 
 
-def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -> Ranked:
-    return Ranked(rank, "first", params, trials[0].status, 1.0, 3, scores, None, trials)
+def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -> RankedConfiguration:
+    return RankedConfiguration(rank, "first", params, trials[0].status, 1.0, 3, scores, None, trials)
 
 
 def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple[Score, ...]:
@@ -71,7 +71,10 @@ def test_batches_in_parts_are_marked():
 
 
 def test_several_sweeps_are_named():
-    rows = (ranked(1, {}, (), trial(0)), Ranked(2, "second", {}, Status.FAILED, 0.0, 0, (), None, (trial(0),)))
+    rows = (
+        ranked(1, {}, (), trial(0)),
+        RankedConfiguration(2, "second", {}, Status.FAILED, 0.0, 0, (), None, (trial(0),)),
+    )
     grid = ranking_grid(Ranking((), (), rows))
     assert [row[grid.columns.index("sweep")] for row in grid.rows] == ["first", "second"]
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 import math
 
 from sweep.analysis.ranking import noise_of_metric
-from sweep.analysis.search_efficiency import Control, Correlation, Found, Rung, SearchEfficiency
+from sweep.analysis.search_efficiency import BestByBudget, Control, Correlation, RungPrediction, SearchEfficiency
 from sweep.render.tables import efficiency_lines, held_out_lines
 
 NAN = math.nan
-FOUND = Found("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))
+FOUND = BestByBudget("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))
 
 
-def worth(control: Control | None, *rungs: Rung) -> SearchEfficiency:
+def worth(control: Control | None, *rungs: RungPrediction) -> SearchEfficiency:
     return SearchEfficiency("one", "acc", "maximize", (FOUND,), control, rungs)
 
 
 def test_a_sweep_in_three_lines() -> None:
     agrees = Correlation(12, 0.37, 0.1, 0.6)
     told = efficiency_lines(
-        [worth(Control(2, 0.8, 0.1, 9, 40), Rung(1, agrees, 3, 21), Rung(2, Correlation(3, 1.0, None, None), 11, 12))]
+        [
+            worth(
+                Control(2, 0.8, 0.1, 9, 40),
+                RungPrediction(1, agrees, 3, 21),
+                RungPrediction(2, Correlation(3, 1.0, None, None), 11, 12),
+            )
+        ]
     )
     assert list(told) == [
         "one: 20 of 40 epochs found acc 0.5000, 0.6000 in random order (0.5000 .. 0.9000); all of them 0.9000",
@@ -30,7 +36,7 @@ def test_a_sweep_in_three_lines() -> None:
 
 def test_what_is_not_known_is_not_told() -> None:
     short = SearchEfficiency(
-        "two", "acc", "maximize", (Found("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),), None, ()
+        "two", "acc", "maximize", (BestByBudget("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),), None, ()
     )
     assert list(efficiency_lines([short])) == []
     assert "same score" in list(efficiency_lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]

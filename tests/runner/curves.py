@@ -72,7 +72,7 @@ class Watcher:
 def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False) -> session.Outcome:
     spec = parse(text, "file.yaml")
     view = watcher or Watcher()
-    training = session.Training(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=memo)
     return session.run(training, text, project / "results", how, lambda folder, terminal: view)
 

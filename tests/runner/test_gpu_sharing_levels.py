@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.runner import gpu_sharing
-from sweep.runner.gpu_sharing import TRIALS, Decision, Epoch, Level
+from sweep.runner.gpu_sharing import TRIALS, Decision, EpochsOnShare, Level
 
 SPEEDS = st.dictionaries(st.sampled_from("abc"), st.floats(0.1, 1e5), min_size=1)
 
@@ -62,8 +62,8 @@ def test_levels_run_ever_more_trials(counts: list[int], most: int) -> None:
 
 
 def test_speeds_are_those_of_full_gpus() -> None:
-    def epoch(trial: int, begun: float, ended: float, gpus: float = 0.5) -> Epoch:
-        return Epoch(trial, "s", gpus, begun, ended, 100.0 if gpus == 0.5 else 150.0)
+    def epoch(trial: int, begun: float, ended: float, gpus: float = 0.5) -> EpochsOnShare:
+        return EpochsOnShare(trial, "s", gpus, begun, ended, 100.0 if gpus == 0.5 else 150.0)
 
     alone = [epoch(0, 0, 10), epoch(0, 10, 20)]
     assert gpu_sharing.speeds(alone, 2, 2) == {}, "nobody was beside it"
@@ -108,13 +108,13 @@ def test_on_a_simulated_card(speed: Callable[[int], float], peak_gb: float, expe
 
 
 def test_short_epochs_are_taken_together() -> None:
-    short = [Epoch(0, "s", 1.0, 0.1 * n, 0.1 * (n + 1), 100.0 + n) for n in range(30)]
+    short = [EpochsOnShare(0, "s", 1.0, 0.1 * n, 0.1 * (n + 1), 100.0 + n) for n in range(30)]
     assert gpu_sharing.speeds(short[:10], 1, 1) == {}, "a second is no measure"
     whole = short[0]
     for one in short[1:]:
         whole = gpu_sharing.joined(whole, one)
     assert (whole.begun, whole.ended) == (0.0, pytest.approx(3.0))
     assert gpu_sharing.speeds(short, 1, 1)["s"] == pytest.approx(gpu_sharing.speeds([whole], 1, 1)["s"])
-    other = Epoch(0, "s", 0.5, 3.0, 3.1, 50.0)
+    other = EpochsOnShare(0, "s", 0.5, 3.0, 3.1, 50.0)
     assert gpu_sharing.joined(whole, other) == other
     assert gpu_sharing.joined(None, other) == other

@@ -15,7 +15,7 @@ from sweep.runner.limits import Limits, Timeouts
 from sweep.spec import parse
 from sweep.spec.blocks import Resources
 from sweep.store import log as store_log
-from sweep.store.ledger import Ledger, Session
+from sweep.store.ledger import Ledger, SessionChange
 
 
 def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
             limits.observe(ledger.observe(event))
     what = "2 trials failed in the same way, before reading any searched parameter: no such file"
     assert limits.reached == (what if ends else None)
-    limits.observe(Session(SessionStarted(time=3.0, resumed=True, version="1")))
+    limits.observe(SessionChange(SessionStarted(time=3.0, resumed=True, version="1")))
     assert limits.reached is None
 
 

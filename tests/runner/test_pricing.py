@@ -14,7 +14,7 @@ from sweep.contract import Devices
 from sweep.errors import TrainableError
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner import pricing
-from sweep.runner.pricing import Course, Price, Rung, Timing
+from sweep.runner.pricing import Course, ExpectedRung, Price, Timing
 from sweep.runner.rehearsal import MadeUpTrial
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.early_terminate import (
@@ -103,7 +103,7 @@ def test_trials_that_pause_go_on_in_rehearsals(rule: EarlyTermination, shares: t
 
 def test_without_early_termination_or_an_end_nothing_is_rehearsed() -> None:
     assert course(NoTermination(), 5, 9) == Course((), 45)
-    assert course(Asha(), 9, None) == Course((Rung(1, None), Rung(3, None)), None)
+    assert course(Asha(), 9, None) == Course((ExpectedRung(1, None), ExpectedRung(3, None)), None)
 
 
 class Plateau:
@@ -126,7 +126,7 @@ class Plateau:
 
 def test_a_rule_of_ones_own_hears_of_all_epochs() -> None:
     found = pricing.course(Plateau, LOSS, 10, 7, whole=True)
-    assert found.rungs == (Rung(4, 7.0),)
+    assert found.rungs == (ExpectedRung(4, 7.0),)
     assert 28 <= (found.epochs or 0) < 70  # most curves fall from epoch 2 to epoch 4
 
 

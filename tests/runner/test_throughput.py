@@ -10,16 +10,18 @@ import pytest
 from sweep.contract import Devices
 from sweep.errors import TrainableError
 from sweep.runner import throughput
-from sweep.runner.throughput import Measured, Way, climb
+from sweep.runner.throughput import Measured, SettingsCombination, climb
 from sweep.spec import parse
 
-FILE = Way(32, "auto", 1, 1)
+FILE = SettingsCombination(32, "auto", 1, 1)
 
 
-def measured(speed: Callable[[Way], float], largest: int = 10**9) -> Callable[[Way], Measured]:
+def measured(
+    speed: Callable[[SettingsCombination], float], largest: int = 10**9
+) -> Callable[[SettingsCombination], Measured]:
     """Return a machine of this speed, on which batches up to ``largest`` a part fit."""
 
-    def measure(way: Way) -> Measured:
+    def measure(way: SettingsCombination) -> Measured:
         if way.batch_size / way.micro_batches > largest:
             return Measured(way, failed="out of memory")
         return Measured(way, speed(way), 1e6 * way.batch_size)
@@ -30,7 +32,7 @@ def measured(speed: Callable[[Way], float], largest: int = 10**9) -> Callable[[W
 def test_batches_grow_as_long_as_they_are_faster() -> None:
     found = climb(FILE, (), 1, measured(lambda way: min(way.batch_size, 256)))
     assert [one.way.batch_size for one in found.tried] == [32, 64, 128, 256, 512]
-    assert found.fastest.way == Way(256, "auto", 1, 1)
+    assert found.fastest.way == SettingsCombination(256, "auto", 1, 1)
     assert found.times == 8
 
 
@@ -42,8 +44,8 @@ def test_what_the_file_says_may_be_the_fastest() -> None:
 
 def test_the_faster_precision_is_kept_for_the_rest() -> None:
     found = climb(FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 1 + (way.precision[:5] == "mixed")))
-    assert found.fastest.way == Way(32, "mixed_bfloat16", 1, 1)
-    assert found.tried[-1].way == Way(64, "mixed_bfloat16", 1, 1)
+    assert found.fastest.way == SettingsCombination(32, "mixed_bfloat16", 1, 1)
+    assert found.tried[-1].way == SettingsCombination(64, "mixed_bfloat16", 1, 1)
 
 
 def test_a_batch_that_does_not_fit_is_tried_in_two_parts() -> None:
@@ -54,12 +56,15 @@ def test_a_batch_that_does_not_fit_is_tried_in_two_parts() -> None:
         (128, 1, False),
         (128, 2, True),
     ]
-    assert found.fastest.way == Way(128, "auto", 2, 1)
+    assert found.fastest.way == SettingsCombination(128, "auto", 2, 1)
 
 
 def test_replicas_are_given_as_many_times_the_batch() -> None:
     found = climb(FILE, (), 4, measured(lambda way: min(way.batch_size, 32 * way.replicas)))
-    assert [one.way for one in found.tried if one.way.replicas > 1] == [Way(64, "auto", 1, 2), Way(128, "auto", 1, 4)]
+    assert [one.way for one in found.tried if one.way.replicas > 1] == [
+        SettingsCombination(64, "auto", 1, 2),
+        SettingsCombination(128, "auto", 1, 4),
+    ]
     assert found.fastest.way.replicas == 4
 
 
@@ -70,13 +75,13 @@ def test_a_way_of_the_file_that_fails_is_told() -> None:
 
 def test_epochs_are_cut_to_about_as_many_examples() -> None:
     others = {"learning_rate": 0.1, "per_replica_batch_size": 8}
-    assert Way(64, "auto", 2, 1).params(others) == {
+    assert SettingsCombination(64, "auto", 2, 1).params(others) == {
         "learning_rate": 0.1,
         "batch_size": 64,
         "micro_batches": 2,
         "steps_per_epoch": 64,
     }
-    assert Way(8192, "auto", 1, 1).params({})["steps_per_epoch"] == 4
+    assert SettingsCombination(8192, "auto", 1, 1).params({})["steps_per_epoch"] == 4
 
 
 TIMED = """

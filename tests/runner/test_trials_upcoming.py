@@ -9,7 +9,7 @@ import pytest
 from sweep.backends import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
-from sweep.hyperparameters import Mark, to_json
+from sweep.hyperparameters import ReadMark, to_json
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.trials import LOOK_AHEAD, Upcoming
@@ -37,7 +37,7 @@ def spec(method: str = "grid", more: str = "") -> Spec:
 
 
 def structure(params: Params) -> str:
-    return to_json({"units": params["units"], "dropout": Mark.ABSENT})
+    return to_json({"units": params["units"], "dropout": ReadMark.ABSENT})
 
 
 def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = True) -> tuple[list[Event], int]:

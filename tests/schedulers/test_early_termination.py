@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, TrialScheduler
 
 from sweep.events import EpochReported
-from sweep.schedulers.early_termination import AshaScheduler, HyperbandScheduler, MedianScheduler, Ranks
+from sweep.schedulers.early_termination import AshaScheduler, HyperbandScheduler, MedianScheduler, RankHeaps
 from sweep.space.early_terminate import Asha, Hyperband, Median, decision_epochs
 from sweep.space.objectives import Objective
 
 
 @given(st.lists(st.floats(-9, 9) | st.integers(0, 3).map(float), max_size=40), st.sampled_from([1.2, 2.0, 3.0, 50.0]))
 def test_the_neighbours_of_a_rank_are_those_of_the_sorted_numbers(numbers: list[float], share: float) -> None:
-    ranks = Ranks(lambda count: int(count / share))
+    ranks = RankHeaps(lambda count: int(count / share))
     assert (ranks.lower, ranks.upper, len(ranks)) == (None, None, 0)
     for count, number in enumerate(numbers, start=1):
         ranks.add(number)

@@ -12,19 +12,19 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from sweep.events import Params, Status, Value
-from sweep.searchers.optuna_study import Told, axis, importance, study
+from sweep.searchers.optuna_study import StudiedTrial, axis, importance, study
 from sweep.space.domains import Beta, Categorical, Domain, IntUniform, LogNormal, LogUniform, Normal, Uniform
 
 ACC = (("acc", "maximize"),)
 BOTH = (("acc", "maximize"), ("loss", "minimize"))
 
 
-def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params | None = None) -> Told:
+def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params | None = None) -> StudiedTrial:
     by_epoch = dict(enumerate(epochs, start=1))
     last = {"acc": epochs[-1], "loss": 1 - epochs[-1]} if epochs else {}
     ended = None if status in (Status.RUNNING, Status.INTERRUPTED) else 30.0
     given = {"x": 0.5} if params is None else params
-    return Told(
+    return StudiedTrial(
         params=given,
         status=status,
         reason="",
@@ -189,7 +189,7 @@ def test_parameters_of_one_value_and_equal_losses() -> None:
 
 def test_an_infeasible_trial_is_never_the_best() -> None:
     told = [
-        Told(
+        StudiedTrial(
             params={"x": x},
             status=status,
             reason="",

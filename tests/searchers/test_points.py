@@ -10,7 +10,7 @@ from scipy.stats import qmc
 
 from sweep.searchers.points import (
     MAX_ATTEMPTS,
-    Stream,
+    PointStream,
     first_new,
     grid_search,
     random_search,
@@ -89,7 +89,7 @@ SQUARE = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))
 
 
 def test_a_stream_is_taken_in_its_order_however_it_is_asked() -> None:
-    searcher = Stream(lambda number, tried: {"n": number} if number < 5 else None)
+    searcher = PointStream(lambda number, tried: {"n": number} if number < 5 else None)
     assert searcher.suggest(3) == {"n": 3}
     assert searcher.suggest(0) == {"n": 0}
     assert searcher.suggest(5) is None
@@ -103,7 +103,7 @@ def test_a_stream_is_told_what_it_gave() -> None:
         seen.append(sorted(tried))
         return {"n": number}
 
-    Stream(point).suggest(2)
+    PointStream(point).suggest(2)
     assert seen == [[], ['{"n": 0}'], ['{"n": 0}', '{"n": 1}']]
 
 
@@ -127,7 +127,7 @@ def test_random_points_do_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_sobol_points_are_spread_more_evenly_than_random_ones() -> None:
-    def discrepancy(searcher: Stream) -> float:
+    def discrepancy(searcher: PointStream) -> float:
         return qmc.discrepancy(np.array([list(searcher.suggest(n).values()) for n in range(128)]))
 
     assert discrepancy(sobol_search(SQUARE, 0)) < discrepancy(random_search(SQUARE, 0)) / 5

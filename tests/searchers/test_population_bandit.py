@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from sweep.events import Params
 from sweep.searchers.population_bandit import (
     Kernel,
+    MemberResult,
     Posterior,
-    Trained,
     _distances,
     choose,
     fit,
@@ -36,8 +36,8 @@ kernels = st.builds(Kernel, st.floats(0.05, 3), st.floats(0.01, 0.99), st.floats
 tables = st.lists(st.tuples(st.integers(0, 9).map(float), UNIT, UNIT), min_size=1, max_size=12).map(np.array)
 
 
-def trained(*losses: float | None, before: float | None = 1.0) -> list[Trained]:
-    return [Trained({"x": 0.5, "y": 0.5}, before, loss) for loss in losses]
+def trained(*losses: float | None, before: float | None = 1.0) -> list[MemberResult]:
+    return [MemberResult({"x": 0.5, "y": 0.5}, before, loss) for loss in losses]
 
 
 def sample(count: int = 120) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, Mark, dotted, flow, show
+from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, flow, show
 from sweep.spec.yaml_reader import read, read_value
 
 
@@ -88,4 +88,4 @@ def test_one_place_is_wrong_once() -> None:
 def test_no_mistakes_no_error() -> None:
     document = Document("s.yaml")
     document.check()
-    assert document.where(Mark(2, 3)) == "s.yaml:2:3"
+    assert document.where(TextPosition(2, 3)) == "s.yaml:2:3"

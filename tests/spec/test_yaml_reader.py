@@ -9,7 +9,7 @@ import pytest
 from sweep.errors import InputError
 from sweep.events import Value
 from sweep.spec import of_mapping
-from sweep.spec.validation import Mark
+from sweep.spec.validation import TextPosition
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value, resolve_1_1
 
 
@@ -77,9 +77,9 @@ def test_what_wandb_reads_otherwise(text: str, other: Value) -> None:
 
 def test_places_count_from_one() -> None:
     document = read("a: 1\nb:\n  - {c: 2}\n", "s.yaml")
-    assert document.keys["b",] == Mark(2, 1)
-    assert document.values["b", 0, "c"] == Mark(3, 9)
-    assert document.where(Mark(3, 9)) == "s.yaml:3:9"
+    assert document.keys["b",] == TextPosition(2, 1)
+    assert document.values["b", 0, "c"] == TextPosition(3, 9)
+    assert document.where(TextPosition(3, 9)) == "s.yaml:3:9"
 
 
 def test_anchors_are_copied_and_merged() -> None:

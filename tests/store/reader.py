@@ -55,7 +55,7 @@ def _tables(folder: ResultsFolder) -> dict[str, object]:
     return {"trials": tables.trials.to_pylist(), "metrics": tables.metrics.to_pylist()}
 
 
-def _rows(folder: ResultsFolder) -> tuple[ranking.Ranked, ...]:
+def _rows(folder: ResultsFolder) -> tuple[ranking.RankedConfiguration, ...]:
     return ranking.rank([analysis.read(folder)]).rows
 
 

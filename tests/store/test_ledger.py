@@ -24,7 +24,7 @@ from sweep.store.ledger import (
     OutOfOrder,
     Reopened,
     Reported,
-    Session,
+    SessionChange,
     Started,
     TrialState,
     naming,
@@ -138,7 +138,7 @@ def test_epochs_are_kept_only_if_asked_for() -> None:
 
 def test_sessions_concern_no_trial() -> None:
     session = SessionEnded(time=0.0, reason="finished")
-    assert Ledger().observe(session) == Session(session)
+    assert Ledger().observe(session) == SessionChange(session)
 
 
 BEGUN = [started(0), reported(0, 1, loss=1.0), reported(0, 2, loss=1.0)]

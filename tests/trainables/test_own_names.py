@@ -11,7 +11,7 @@ from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Stopped
 from sweep.functions import trainable_maker
-from trainables.session import Session
+from trainables.session import TrialSession
 
 pytestmark = pytest.mark.keras
 
@@ -45,7 +45,7 @@ class Own(Small):
 def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     expected = metrics(train(Small(), assignment(epochs=4)))[:2]
     session = trainable_maker(Own, "Own")()
-    assert isinstance(session, Session)
+    assert isinstance(session, TrialSession)
     session.begin(assignment(epochs=4))
     assert session.facts().train_s == 0.0
     epochs = go_on(session, pause_after=2)
@@ -56,7 +56,7 @@ def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     assert found == expected
     session.save(tmp_path)()
     again = trainable_maker(Own, "Own")()
-    assert isinstance(again, Session)
+    assert isinstance(again, TrialSession)
     again.begin(assignment(epochs=4))
     assert again.restore(tmp_path) == 2
     tested = again.test()
@@ -68,7 +68,7 @@ def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
 
 def test_before_a_trial_there_is_none() -> None:
     with pytest.raises(RuntimeError, match="no trial has begun"):
-        Session(Small()).facts()
+        TrialSession(Small()).facts()
 
 
 SEEN: list[tuple[str, int]] = []

@@ -16,7 +16,7 @@ from sweep.backends import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.space.objectives import Objective
-from trainables.session import Session
+from trainables.session import TrialSession
 
 EPOCHS = 3
 KINDS: dict[str, dict[str, Value]] = {
@@ -60,7 +60,7 @@ def used(name: str, kept: str) -> list[Outcome]:
 
 def resume(name: str, kept: str) -> Outcome:
     """The rest of trial a from that checkpoint."""
-    session = Session(ENTRIES[name].trainable())
+    session = TrialSession(ENTRIES[name].trainable())
     session.begin(_assignment(name, 0, "a"))
     assert session.restore(Path(kept)) == 1
     return Outcome("completed", metrics(go_on(session)), _checksums(session))
@@ -75,7 +75,7 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
 
 
 def _checksums(trainable: object) -> dict[str, int]:
-    assert isinstance(trainable, Session)
+    assert isinstance(trainable, TrialSession)
     arrays = trainable.trial.program.state.arrays()
     return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
 

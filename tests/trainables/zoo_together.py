@@ -12,7 +12,7 @@ from small import go_on, metrics
 from zoo_checks import given
 
 from sweep.contract import Apart, Assignment, EpochReported, Stopped
-from trainables.session import Session
+from trainables.session import TrialSession
 from trainables.state.owned import Arrays
 
 EPOCHS = 3
@@ -40,7 +40,7 @@ def trials(kind: Any, count: int = 4) -> list[Assignment]:
 
 def alone(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     """Train one after the other."""
-    session, found = Session(kind.trainable()), []
+    session, found = TrialSession(kind.trainable()), []
     for assignment in assignments:
         session.begin(assignment)
         found.append(Trained(metrics(go_on(session)), session.trial.program.state.arrays()))
@@ -49,7 +49,7 @@ def alone(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
 
 def together(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     """Train all at once; raises Apart where they cannot be."""
-    group = Session(kind.trainable()).group()
+    group = TrialSession(kind.trainable()).group()
     members = [group.member() for _ in assignments]
     epochs: list[list[EpochReported]] = [[] for _ in members]
     for member, assignment in zip(members, assignments, strict=True):

@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from sweep.contract import memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
-from trainables.data.sources import Buckets, DataError, Rows
+from trainables.data.sources import Buckets, ConvertedArray, DataError
 from trainables.devices.replicas import Replicas
 
 Loaded: TypeAlias = tuple[Any, Any]
@@ -68,15 +68,17 @@ def shared(
 
 
 def written(arrays: Any) -> Any:
-    """Return the same arrays, with each `Rows` replaced by a map of a temporary file that is deleted at once."""
-    if not any(isinstance(leaf, Rows) for leaf in tf.nest.flatten(arrays)):
+    """Return the same arrays, each `ConvertedArray` replaced by a map of a temporary file, deleted at once."""
+    if not any(isinstance(leaf, ConvertedArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
-        return tf.nest.map_structure(lambda leaf: _kept(leaf, next(names)) if isinstance(leaf, Rows) else leaf, arrays)
+        return tf.nest.map_structure(
+            lambda leaf: _kept(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf, arrays
+        )
 
 
-def _kept(rows: Rows, file: Path) -> Any:
+def _kept(rows: ConvertedArray, file: Path) -> Any:
     _need(file.parent, _nbytes(rows))
     _write(rows, file)
     return np.load(file, mmap_mode="c")
@@ -106,7 +108,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _shareable(data: Any) -> bool:
-    """Return whether all parts are arrays in memory or `Rows`, in structures that are read back as they were.
+    """Return whether all parts are arrays in memory or `ConvertedArray`, in structures that are read back as they were.
 
     Arrays that an author has mapped are excluded: they are shared already.
     """
@@ -115,7 +117,7 @@ def _shareable(data: Any) -> bool:
     if type(data) is dict:
         return all(map(_shareable, data.values()))
     in_memory = isinstance(data, np.ndarray) and not isinstance(data, np.memmap) and not data.dtype.hasobject
-    return data is None or in_memory or isinstance(data, Rows)
+    return data is None or in_memory or isinstance(data, ConvertedArray)
 
 
 def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
@@ -144,11 +146,11 @@ def _about(home: Path) -> tuple[Any, Reads]:
 
 
 def _write(leaf: Any, file: Path) -> None:
-    """Write one array as .npy, with its data at a multiple of 64 bytes; `Rows` block by block.
+    """Write one array as .npy, with its data at a multiple of 64 bytes; `ConvertedArray` block by block.
 
-    Raises: DataError: if the blocks of `Rows` have more or fewer rows than expected.
+    Raises: DataError: if the blocks of `ConvertedArray` have more or fewer rows than expected.
     """
-    if not isinstance(leaf, Rows):
+    if not isinstance(leaf, ConvertedArray):
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)

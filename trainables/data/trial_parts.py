@@ -12,7 +12,7 @@ import tensorflow as tf
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import Order
-from trainables.data.sources import Buckets, DataError, Rows, Stream, is_one_hot, lack_targets, mixed
+from trainables.data.sources import Buckets, ConvertedArray, DataError, Stream, is_one_hot, lack_targets, mixed
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
@@ -103,9 +103,9 @@ def _kind_of_data(data: Any) -> str:
 
 
 def _joined_arrays(first: Any, second: Any) -> Any:
-    if isinstance(first, Rows) and isinstance(second, Rows):
+    if isinstance(first, ConvertedArray) and isinstance(second, ConvertedArray):
         shape = (len(first) + len(second), *first.shape[1:])
-        return Rows(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
+        return ConvertedArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
     arrays = [part.numpy() if hasattr(part, "numpy") else part for part in (first, second)]
     return np.concatenate([np.asarray(part) for part in arrays])
 

@@ -18,7 +18,7 @@ from trainables.devices.placement import Placement
 SAMPLE_S = 0.2
 
 
-class Reader(Protocol):
+class GpuReader(Protocol):
     """Reads one GPU; each method returns None if the device or its driver does not support it."""
 
     def energy_j(self) -> float | None:
@@ -39,7 +39,7 @@ class Meters:
 
     def __init__(
         self,
-        readers: Sequence[Reader],
+        readers: Sequence[GpuReader],
         share: float = 1.0,
         clock: Callable[[], float] = time.perf_counter,
         every_s: float = SAMPLE_S,

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 
-def readers() -> list[Gpu]:
+def readers() -> list[NvmlReader]:
     """Return a reader for each GPU that TensorFlow uses."""
     library = _library()
     if library is None:
@@ -18,7 +18,7 @@ def readers() -> list[Gpu]:
     details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
     try:
-        return [Gpu(library, library.nvmlDeviceGetHandleByPciBusId(address)) for address in addresses]
+        return [NvmlReader(library, library.nvmlDeviceGetHandleByPciBusId(address)) for address in addresses]
     except library.NVMLError:
         return []
 
@@ -37,7 +37,7 @@ def known() -> dict[str, bool] | None:
     return {name: bool(values) and None not in values for name, values in gauges.items()}
 
 
-class Gpu:
+class NvmlReader:
     """A reader of one GPU that implements `gauges.Reader`."""
 
     def __init__(self, library: ModuleType, handle: Any) -> None:

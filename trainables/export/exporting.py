@@ -21,9 +21,9 @@ from sweep.contract import Exported, NotExportable
 from trainables.data.passes import VALIDATION_BATCH, Examples
 from trainables.devices.replicas import here
 from trainables.export import fresh_process, model_files
-from trainables.export.model_files import Signature, Written
+from trainables.export.model_files import FileFormat, Signature
 from trainables.export.plain_model import Plain, averaged
-from trainables.loop.trial import Trial
+from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe.refusals import own_methods
@@ -31,7 +31,7 @@ from trainables.replicas import slices
 from trainables.state.owned import raw_of
 
 
-def check(trial: Trial, formats: Sequence[str]) -> None:
+def check(trial: ReadyTrial, formats: Sequence[str]) -> None:
     """Raise NotExportable for what can be known without the model's numbers."""
     model_files.check_formats(formats)
     if not own_methods(trial.program.model, "call"):
@@ -39,7 +39,7 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
         raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
 
 
-def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
+def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model without the loop into ``folder``, and verify its predictions.
 
     Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
@@ -67,7 +67,7 @@ def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats
     )
 
 
-def _described(trial: Trial, plain: Plain) -> Mapping[str, str]:
+def _described(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
     said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
@@ -80,7 +80,9 @@ def _of_split(split: Examples, inputs: Any) -> str:
     return f"{split.size:,} examples: {', '.join(leaves)}"
 
 
-def _notes(trial: Trial, plain: Plain, files: Sequence[Written], given: Sample, drifting: Sequence[str]) -> list[str]:
+def _notes(
+    trial: ReadyTrial, plain: Plain, files: Sequence[FileFormat], given: Sample, drifting: Sequence[str]
+) -> list[str]:
     notes = []
     if plain.raw_inputs is not None:
         notes.append("the frozen model of features(), whose outputs were kept for training, stands in front")
@@ -119,7 +121,7 @@ class Sample:
     steady: bool  # False if predicting again gives something else, because the model draws random numbers
 
 
-def sample(trial: Trial, plain: Plain) -> Sample:
+def sample(trial: ReadyTrial, plain: Plain) -> Sample:
     """Return the loop's predictions for the first examples of the validation data, or else of the training data.
 
     Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A model that does not
@@ -142,7 +144,7 @@ def sample(trial: Trial, plain: Plain) -> Sample:
     return Sample(name, inputs, first, batch_size, steady)
 
 
-def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+def evaluated(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     """Evaluate the validation data again; return the metrics, and the variables that this changes.
 
     All state is restored afterwards.
@@ -167,7 +169,7 @@ def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
 
 
-def differences(files: Sequence[Written], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
+def differences(files: Sequence[FileFormat], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
     """Return the largest difference of each file's predictions, which are made in a fresh process.
 
     Raises: NotExportable: if a file does not load, or predicts something else.
@@ -209,7 +211,7 @@ def _drawn(example: Any) -> Any:
     )
 
 
-def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
+def _predicted(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """Return the predictions of the loop's model in evaluation, over all replicas, as a flat list."""
     model, replicas = trial.program.model, trial.placement.replicas
 
@@ -239,7 +241,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
     return [np.concatenate(column) for column in zip(*columns, strict=True)]
 
 
-def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signature) -> None:
+def _ask(folder: Path, files: Sequence[FileFormat], given: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(given.inputs)
     arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
     np.savez(folder / "inputs.npz", **arrays)
@@ -284,7 +286,7 @@ def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
-def _compared(folder: Path, written: Written, given: Sample, said: str) -> float:
+def _compared(folder: Path, written: FileFormat, given: Sample, said: str) -> float:
     name = written.path.name
     failure = folder / f"{written.format}.txt"
     if failure.exists():

@@ -15,7 +15,7 @@ from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
 from trainables.keras_private import Functional
 from trainables.loop import building, first_trace
-from trainables.loop.trial import Trial
+from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
 from trainables.numbers.live import Settled
 from trainables.recipe import features, global_settings
@@ -24,7 +24,7 @@ from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
 from trainables.state.initial import untracked
-from trainables.state.origins import Record, is_seed
+from trainables.state.origins import CreatedVariables, is_seed
 from trainables.state.owned import raw_of
 
 
@@ -39,14 +39,14 @@ class Plain:
     reads_data: bool = True  # whether its inputs are those of the data
 
 
-def rebuilt(author: Author, trial: Trial) -> Plain:
+def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
     """Build the author's model again outside any strategy, with the weights that the trial is validated with.
 
     ``author`` must have the attributes that `data` has left. Layers compute in the types that they were trained in,
     because another mixed policy would give other predictions; outputs are float32.
     Raises: NotExportable: if the new model cannot take over the weights.
     """
-    record = Record(trial.assignment.seed)
+    record = CreatedVariables(trial.assignment.seed)
     author.live = Settled(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
     kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
@@ -66,14 +66,14 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
 
 
 @contextmanager
-def averaged(trial: Trial) -> Iterator[None]:
+def averaged(trial: ReadyTrial) -> Iterator[None]:
     """Swap in the averaged weights of the trial's model inside the block, if it is validated with these."""
     average = getattr(trial.program, "average", None)
     with average.swapped() if average else nullcontext():
         yield
 
 
-def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
+def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
     """Assign all state of the trial's model to the new one: weights, seeds, and variables that Keras does not track.
 
     Returns the names of the latter.
@@ -112,11 +112,11 @@ def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, A
     return list(zip(trained, fresh, strict=True))
 
 
-def _first(variable: Any, trial: Trial) -> Any:
+def _first(variable: Any, trial: ReadyTrial) -> Any:
     return trial.placement.replicas.first(raw_of(variable))
 
 
-def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model:
+def _of_its_own(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
     trained = {id(raw_of(variable)) for variable in trial.program.model.variables}
     if not any(id(raw_of(variable)) in trained for variable in model.variables):
@@ -191,7 +191,7 @@ def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
     return keras.Model(inputs, wide, name=f"{model.name}_float32")
 
 
-def of_raw_inputs(author: Author, trial: Trial, plain: Plain, data: AuthorData) -> Plain:
+def of_raw_inputs(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return the trained model with the author's frozen model in front of it, if features were cached.
 
     ``author`` must have the attributes that `data` has left. `data` runs once more for the inputs to compare on.

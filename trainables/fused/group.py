@@ -22,11 +22,11 @@ from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stop
 from sweep.errors import said_by
 from trainables.data.chunks import ArraySplit, Chunk, updates
 from trainables.data.sources import Visits
-from trainables.fused.stack import Given, Stack
+from trainables.fused.stack import Stack, StackedBatches
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.steps import CompiledStep
-from trainables.loop.trial import Spent, Trial
+from trainables.loop.trial import ReadyTrial, Spent
 from trainables.loop.update import Graph
 from trainables.numbers import seeds
 from trainables.recipe.refusals import Refused
@@ -34,7 +34,7 @@ from trainables.replicas import global_losses, random_layers
 from trainables.state.owned import Arrays
 
 
-def hindrance(trial: Trial) -> str:
+def hindrance(trial: ReadyTrial) -> str:
     """Return why a trial cannot be trained together with others; empty if no reason is known."""
     program, training = trial.program, trial.assignment.training
     if not isinstance(program, GraphProgram):
@@ -66,14 +66,14 @@ def _of_graph(graph: Graph) -> str:
     return next((why for why, there in reasons.items() if there), "")
 
 
-def _graph_program(trial: Trial) -> GraphProgram:
+def _graph_program(trial: ReadyTrial) -> GraphProgram:
     """Return a trial's program; raises Refused if our own loop does not train it."""
     if not isinstance(trial.program, GraphProgram):
         raise Refused(hindrance(trial))
     return trial.program
 
 
-def alike(one: Trial, other: Trial) -> bool:
+def alike(one: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials have the same program, and batches of the same examples."""
     return (
         one.program is other.program
@@ -85,12 +85,12 @@ def alike(one: Trial, other: Trial) -> bool:
     )
 
 
-def stays(trial: Trial) -> bool:
+def stays(trial: ReadyTrial) -> bool:
     """Return whether the examples stay on the device, so that each trial can visit them in its own order."""
     return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
 
 
-def stream(trial: Trial, state: Arrays) -> tuple[Any, ...]:
+def stream(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
     """Return the key of a trial's stream, whose trials see the same batches and draw the same random numbers."""
     program = trial.program
     generators = random_layers.generators_of(program.networks)
@@ -105,11 +105,11 @@ MEASURED, REPEATED = 24, 3
 """Updates by which the speed is measured, and how often; the least time counts."""
 
 
-class Session(Trainable, Protocol):
+class SuspendableSession(Trainable, Protocol):
     """A session as groups use it: it trains one trial, and can suspend it for another one."""
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> ReadyTrial:
         """Return the present trial."""
 
     def aside(self) -> Any:
@@ -118,7 +118,7 @@ class Session(Trainable, Protocol):
     def go_on(self, aside: Any) -> None:
         """Switch back to a suspended trial, without changing the state of the program."""
 
-    def fits(self, assignment: Assignment, other: Trial) -> bool:
+    def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one."""
 
 
@@ -126,9 +126,9 @@ class Session(Trainable, Protocol):
 class Member:
     """One trial of a group, as a `sweep.contract.Trainable` for its worker."""
 
-    group: Group
+    group: FusedGroup
     aside: Any = field(default=None, repr=False)  # the suspended trial
-    trial: Trial = field(init=False, repr=False)
+    trial: ReadyTrial = field(init=False, repr=False)
     state: Arrays = field(default_factory=dict, repr=False)  # its state while it is in no stack
     numbers: Mapping[int, float] = field(
         default_factory=dict, repr=False
@@ -178,14 +178,14 @@ class _Places:
             for stream in range(self.stack.streams)
         ]
 
-    def trial(self, place: int) -> Trial:
+    def trial(self, place: int) -> ReadyTrial:
         """Return the trial at a place; raises LookupError if the place is empty."""
         member = self.members[place]
         if member is None:
             raise LookupError(f"place {place} is empty")
         return member.trial
 
-    def given(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> Given:
+    def given(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
         """Return batches of these chunks, one chunk for each stream.
 
         Raises Refused if the chunks do not hold the same examples.
@@ -195,13 +195,13 @@ class _Places:
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
         drawn = [seeds.short(self.trial(place).assignment.seed) for place in firsts]
-        return Given(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
+        return StackedBatches(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
 
 
-class Group:
+class FusedGroup:
     """Trials of a session that are trained together, as a `sweep.contract.Group`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SuspendableSession) -> None:
         self._session = session
         self._begun: list[Member] = []
         self._places: _Places | None = None
@@ -251,7 +251,7 @@ class Group:
             member.state = {}
             self._begun = [other for other in self._begun if other is not member]
 
-    def session_with(self, member: Member, *, state: bool = True) -> Session:
+    def session_with(self, member: Member, *, state: bool = True) -> SuspendableSession:
         """Return the session after it has switched to a member's trial, with the program in that trial's state."""
         self._session.go_on(member.aside)
         if state:
@@ -361,7 +361,7 @@ class Group:
         if stack.streams > 1 and not stays(trial):
             raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
-        def given(chunk: Chunk) -> Given:
+        def given(chunk: Chunk) -> StackedBatches:
             return places.given([chunk] * stack.streams, 0, 1, none)
 
         held_out = trial.held_out
@@ -482,7 +482,7 @@ class Group:
 
 
 def _concluding(
-    trial: Trial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
+    trial: ReadyTrial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
     """Return a function that returns the report of a trial's epoch or raises Diverged."""
     return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)

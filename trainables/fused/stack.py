@@ -30,7 +30,7 @@ from trainables.replicas import random_layers
 from trainables.state.owned import Arrays, State
 
 
-class Given(NamedTuple):
+class StackedBatches(NamedTuple):
     """Batches of one chunk for all trials; trials of one stream get the same batches."""
 
     tensors: Any
@@ -101,7 +101,7 @@ class Stack:
             for place in range(self.trials)
         ]
 
-    def trace(self, train: Given, validation: Given | None) -> None:
+    def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
         """Trace all graphs by running them without any batch, unless they are traced.
 
         Raises whatever the author's code raises inside the map.
@@ -116,11 +116,11 @@ class Stack:
             self._read()
         self.trace_s = time.perf_counter() - began
 
-    def train(self, given: Given, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
+    def train(self, given: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train on batches, with a rate by batch and trial; return the sums of losses, and which trials are finite."""
         return self._train(given, padded(rates, given.orders.shape[1]), sums)
 
-    def evaluate(self, given: Given, sums: dict[str, tf.Tensor]) -> Any:
+    def evaluate(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate batches, which are the same for all trials; return the sums of losses."""
         return self._evaluate(given, sums)
 
@@ -147,7 +147,7 @@ class Stack:
 
     # ---- the graphs
 
-    def _train_all(self, given: Given, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+    def _train_all(self, given: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
         """Train on all batches; return the sums of losses, and which trials are finite."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
@@ -161,7 +161,7 @@ class Stack:
             weights = [tf.identity(self._values[place]) for place in self._trained]
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
-    def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+    def _update(self, given: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
         """Make one update of all trials, each at its own learning rate."""
         own = self._own(given)
         alike = self._alike(given, rows, number)
@@ -213,7 +213,7 @@ class Stack:
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
 
-    def _forward(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _forward(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and its state after they were computed."""
         one = {**own, **alike}
         with self._as(one) as scope:
@@ -243,7 +243,7 @@ class Stack:
             values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
-    def _evaluate_all(self, given: Given, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _evaluate_all(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluate all batches; return the sums of losses."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
@@ -260,7 +260,7 @@ class Stack:
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
         return totals
 
-    def _evaluated(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _evaluated(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses in evaluation, and its state afterwards."""
         one, graph = {**own, **alike}, self.graph
         with self._as(one) as scope:
@@ -298,12 +298,12 @@ class Stack:
         """Return the positions of the variables that trials of one stream share: the states of seeds."""
         return self._seeds if self.streams == 1 else set()
 
-    def _own(self, given: Given) -> dict[str, Any]:
+    def _own(self, given: StackedBatches) -> dict[str, Any]:
         """Return the tensors that differ between trials."""
         state = [tf.convert_to_tensor(value) for value in self._values]
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
-    def _alike(self, given: Given, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+    def _alike(self, given: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Return the tensors that all trials share; empty if there are several streams."""
         if self.streams > 1:
             return {}
@@ -311,7 +311,7 @@ class Stack:
         return {"rows": rows[0], "seed": given.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
-    def _drawn(self, given: Given) -> Iterator[None]:
+    def _drawn(self, given: StackedBatches) -> Iterator[None]:
         """Draw once for each stream inside the block, if there are several."""
         if self.streams == 1:
             yield

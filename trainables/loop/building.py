@@ -24,7 +24,7 @@ from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
-from trainables.loop.program import Made, Program, Wanted
+from trainables.loop.program import AuthorParts, Program, ProgramOptions
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
@@ -33,8 +33,8 @@ from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
 from trainables.state import constants, origins, owned, weights
-from trainables.state.initial import Parts
-from trainables.state.origins import Record
+from trainables.state.initial import InitialModel
+from trainables.state.origins import CreatedVariables
 
 
 def build_model(
@@ -67,7 +67,7 @@ def build_model(
     return model
 
 
-def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: Record) -> None:
+def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
     """Create the weights of a model that only its own `train_step` creates.
 
     The model is compiled as it will be later, but with an optimizer and metrics that are thrown away. Raises Refused
@@ -91,7 +91,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
     groups.freeze(model, hp)
 
 
-def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made:
+def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
     """Call the author's methods that make a model, and return what they make.
 
     Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
@@ -132,10 +132,12 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             options, loss_weights = compiled, {}
         live = set(map(id, author.live.variables))
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
-        parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
+        parts = InitialModel(
+            model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held
+        )
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
-    return Made(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
+    return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -178,7 +180,7 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
     )
 
 
-def build(made: Made, wanted: Wanted) -> Program:
+def build(made: AuthorParts, wanted: ProgramOptions) -> Program:
     """Compile a model and return the program that trains it.
 
     Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
@@ -234,7 +236,7 @@ def build(made: Made, wanted: Wanted) -> Program:
     return program
 
 
-def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
+def _correct(made: AuthorParts, wanted: ProgramOptions, *, fit: bool) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     correct_networks([model], wanted, fit=fit)
@@ -244,7 +246,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
 
 
-def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+def _graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
     """Return the graph of a model that is trained by its compiled or added losses."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
@@ -259,7 +261,7 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 
 
-def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+def _keras_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
     """Return the graph of a model that trains itself; Keras's optimizer clips and scales the loss."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"

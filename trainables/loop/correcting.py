@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import keras
 
-from trainables.loop.program import Made, Wanted
+from trainables.loop.program import AuthorParts, ProgramOptions
 from trainables.recipe import groups, optimizers, refusals
 from trainables.replicas import keras_corrections, random_layers
 from trainables.state import owned
 
 
-def correct_networks(networks: Sequence[keras.Layer], wanted: Wanted, *, fit: bool) -> None:
+def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *, fit: bool) -> None:
     """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
 
     This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
@@ -33,7 +33,7 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: Wanted, *, fit: bo
 
 
 def correct_optimizer(
-    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], made: Made, *, fit: bool
+    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], made: AuthorParts, *, fit: bool
 ) -> None:
     """Prepare an optimizer for the training loop.
 

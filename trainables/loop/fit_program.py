@@ -23,7 +23,7 @@ from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
-from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
+from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, scalars
 from trainables.loop.steps import CalledWith, KerasStep, as_fit_takes, metrics_of, step_of
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
@@ -48,7 +48,7 @@ class NotInFit(Incompatible):
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
 
 
-def keras_step(made: Made, replicas: Replicas, intake: Intake) -> KerasStep:
+def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasStep:
     """Compile a model for its own steps, and return the step by which our loop calls them.
 
     Raises Refused for a model that cannot be trained in this way.
@@ -84,7 +84,7 @@ def check(
 
 
 def _compile(
-    made: Made, replicas: Replicas, intake: Intake, *, jit_compile: bool
+    made: AuthorParts, replicas: Replicas, intake: Intake, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
     """Compile a model as its author would for `fit`, and create its variables.
 
@@ -124,7 +124,7 @@ class FitProgram(Program):
 
     validates_as_it_trains = True
 
-    def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
+    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
         self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
         self.jit_compile = jit_compile = wanted.jit_compile == "must"
         parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
@@ -206,7 +206,7 @@ class FitProgram(Program):
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
-            tried = additivity.Tried(replicas, self.state, [model], self._metrics)
+            tried = additivity.ProgramUnderTest(replicas, self.state, [model], self._metrics)
             additivity.check(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:

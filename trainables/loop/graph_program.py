@@ -35,7 +35,7 @@ from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import additivity, global_losses
 from trainables.state import owned
-from trainables.state.initial import Parts
+from trainables.state.initial import InitialModel
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
@@ -50,7 +50,7 @@ class GraphProgram(Program):
 
     kept = True
 
-    def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
+    def __init__(self, graph: Graph, parts: InitialModel, jit_compile: Asked = "") -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
         self.validates_as_it_trains = bool(graph.step.by_itself)
         self.by_epoch: EpochAverage | None = None
@@ -167,7 +167,9 @@ class GraphProgram(Program):
             return {name: value for name, value in found.items() if name not in graph.step.zeros(training=training)}
 
         micro_batches = graph.recipe.micro_batches
-        tried = additivity.Tried(graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches)
+        tried = additivity.ProgramUnderTest(
+            graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches
+        )
         additivity.check(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
@@ -251,7 +253,7 @@ class GraphProgram(Program):
             function.get_concrete_function(*common(kinds), zeros)
         function(*kinds[0], zeros)
 
-    def begin_as(self, fresh: Parts) -> bool:
+    def begin_as(self, fresh: InitialModel) -> bool:
         """Replace the initial values by what the author's methods made for another seed.
 
         Return False if not all of them can be replaced; a new program is needed then.

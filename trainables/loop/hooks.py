@@ -85,7 +85,7 @@ class Watch:
 HOOKS = ("on_train_begin", "on_epoch_begin", "on_epoch_end")
 
 
-class Hooks:
+class AuthorHooks:
     """The author's hooks between epochs.
 
     They may keep variables, and plain values in ``memory``; checkpoints hold both. If they change another attribute of

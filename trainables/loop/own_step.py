@@ -21,7 +21,7 @@ from trainables.devices.replicas import Replicas, gathered
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import Made, Wanted
+from trainables.loop.program import AuthorParts, ProgramOptions
 from trainables.loop.steps import Shares, Step, shapes_of
 from trainables.loop.update import CALLS, Graph
 from trainables.numbers.draws import EVALUATION
@@ -281,7 +281,7 @@ def by_itself(author: Author, model: keras.Model) -> str:
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
     Raises Refused for options and networks that cannot be trained in this way.

@@ -1,6 +1,6 @@
 """The interface of all programs, which train by our own loop, by `Model.fit` or on parameter servers.
 
-It also has what a program is built from, `Made` and `Wanted`.
+It also has what a program is built from, `AuthorParts` and `ProgramOptions`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from trainables.recipe.author import Author
 from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
 from trainables.state.checkpoint import Shard
-from trainables.state.initial import Parts
+from trainables.state.initial import InitialModel
 from trainables.state.owned import State
 
 
 @dataclass(frozen=True)
-class Made:
+class AuthorParts:
     """The parts of a trial that the author's methods have made."""
 
     author: Author
     hp: Hyperparameters
-    parts: Parts
+    parts: InitialModel
     turns: tuple[Turn, ...]  # of the author's `train_step`; a turn is a tuple of updates that are applied at once
     own_optimizer: bool  # whether the author made the optimizer; its weight decay is then left as it is
     keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
@@ -60,7 +60,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProgramOptions:
     """Options by which a program is built."""
 
     placement: Placement
@@ -100,7 +100,7 @@ class Program(ABC):
     """A model that is ready to train; subclasses override what they do in another way."""
 
     model: keras.Model
-    parts: Parts
+    parts: InitialModel
     live: Live
     """Hyperparameters in variables, which each trial sets; programs that are not kept may have none."""
     state: State
@@ -190,7 +190,7 @@ class Program(ABC):
         """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
         return None
 
-    def begin_as(self, fresh: Parts) -> bool:
+    def begin_as(self, fresh: InitialModel) -> bool:
         """Replace the initial values by what the author's methods made for another seed.
 
         Return False if not all of them can be replaced; a new program is needed then.

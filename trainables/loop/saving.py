@@ -17,7 +17,7 @@ import numpy as np
 
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Program
-from trainables.loop.trial import Trial
+from trainables.loop.trial import ReadyTrial
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
@@ -26,7 +26,7 @@ from trainables.state.checkpoint import About, CheckpointError
 from trainables.state.owned import State, raw_of
 
 
-def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
+def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
     """Copy all that `restore` needs and return a function that writes it.
 
     Weights on parameter servers are written at once, by the servers. ``data`` is the fingerprint of the training data.
@@ -37,7 +37,7 @@ def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -
     return checkpoint.save(folder, trial.program.state, about)
 
 
-def restore(folder: Path, trial: Trial) -> About:
+def restore(folder: Path, trial: ReadyTrial) -> About:
     """Continue from what `save` wrote, with any number of parameter servers; return the checkpoint's description.
 
     Without servers, tables that were on servers are joined, so that the model can be evaluated and exported. Training
@@ -56,7 +56,7 @@ def restore(folder: Path, trial: Trial) -> About:
     return about
 
 
-def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.Values) -> None:
+def _put_together(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
     """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
     state, model = trial.program.state, trial.program.model
     layers = {layer.path: layer for layer in sharded_embedding.layers_of(model)}

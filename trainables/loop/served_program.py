@@ -29,7 +29,7 @@ from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
+from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, scalars
 from trainables.loop.steps import CompiledStep, metrics_of
 from trainables.loop.update import Recipe
 from trainables.numbers import seeds
@@ -48,7 +48,7 @@ KINDS = ("sgd", "adam", "adamw")
 
 
 @dataclass(frozen=True)
-class Rule:
+class UpdateRule:
     """The update rule of an optimizer; ``slots`` names the variables that it keeps for each weight."""
 
     kind: str  # sgd, momentum, adam
@@ -61,7 +61,7 @@ class Rule:
     epsilon: float = 1e-7
 
     @classmethod
-    def of(cls, optimizer: keras.optimizers.Optimizer) -> Rule:
+    def of(cls, optimizer: keras.optimizers.Optimizer) -> UpdateRule:
         """Return the rule of a Keras optimizer; raises Refused if there is none for it here."""
         kinds, kind = keras.optimizers, type(optimizer)
         decay = float(optimizer.weight_decay or 0.0)
@@ -104,7 +104,7 @@ class Weight:
 
     variable: Any
     device: str
-    rule: Rule
+    rule: UpdateRule
     lazy: bool = False  # an update changes only rows that have gradients
     decays: bool = False
     slots: list[Any] = field(init=False)
@@ -156,7 +156,7 @@ def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[
 
     The optimizer decides which of them decay.
     """
-    rule, decays = Rule.of(optimizer), keras_private.decay_rule(optimizer)
+    rule, decays = UpdateRule.of(optimizer), keras_private.decay_rule(optimizer)
     tables = {
         layer.path: [
             Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
@@ -178,7 +178,7 @@ class ServedProgram(Program):
     served = True
     differs = "workers take the weights as they are"
 
-    def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
+    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
         model = parts.model
         _refuse(wanted.recipe, made.hp, parts.optimizer)

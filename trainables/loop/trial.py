@@ -23,7 +23,7 @@ from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import hooks
 from trainables.loop.cache import Structure
-from trainables.loop.hooks import Callbacks, Hooks, Wheel
+from trainables.loop.hooks import AuthorHooks, Callbacks, Wheel
 from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import refusals, schedules
@@ -35,7 +35,7 @@ from trainables.state import checkpoint
 from trainables.state.pristine import Left
 
 
-class Setting(NamedTuple):
+class TrialSetting(NamedTuple):
     """The parts of a trial that all its phases share."""
 
     assignment: Assignment
@@ -58,7 +58,7 @@ class Spent(NamedTuple):
 
 
 @dataclass
-class Trial:
+class ReadyTrial:
     """A trial that is ready to train, in one of its phases."""
 
     assignment: Assignment
@@ -76,7 +76,7 @@ class Trial:
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
-    hooks: Hooks
+    hooks: AuthorHooks
     callbacks: Callbacks
     left: Left | None = None  # what hooks and callbacks have changed in the author's modules
     span: Span = field(default_factory=Span)  # the present phase
@@ -366,7 +366,7 @@ class Trial:
         if self.reduction:
             self.reduction.restore(about["reduction"])
 
-    def go_on_from(self, before: Trial) -> None:
+    def go_on_from(self, before: ReadyTrial) -> None:
         """Take over the progress of the trial's previous phase."""
         self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited

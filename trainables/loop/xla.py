@@ -61,7 +61,7 @@ OneBatch: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor], Any]
 
 
 @dataclass(frozen=True)
-class Way:
+class CompileMode:
     """One way of compiling updates."""
 
     name: str
@@ -75,7 +75,7 @@ class Xla:
         self.wanted, self.reason = asked, ""
         self._graph, self._ways = graph, iter(_ways(graph) if asked else [])
         self._known: set[tuple[int, int]] = set()  # compiled batches: place of their kind of chunk, and size
-        self._way: Way | None = None
+        self._way: CompileMode | None = None
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
         self._one: OneBatch | None = None
@@ -157,16 +157,16 @@ def reason(error: Exception) -> str:
     return (lines or [type(error).__name__])[0][:REASON]
 
 
-def _ways(graph: Graph) -> Iterator[Way]:
+def _ways(graph: Graph) -> Iterator[CompileMode]:
     """Yield the ways of compiling updates, from the one that compiles most to the one that compiles least."""
     if _hindrance(graph):
         return
     if graph.replicas.number > 1:
-        yield Way(ON, _own)
+        yield CompileMode(ON, _own)
         return
-    yield Way(ON, _whole)
+    yield CompileMode(ON, _whole)
     if graph.whole:
-        yield Way(APART, _without_intake)
+        yield CompileMode(APART, _without_intake)
 
 
 def _hindrance(graph: Graph) -> str:

@@ -49,7 +49,7 @@ def operations(graph: Any) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class DrawnRows:
     """The rows of a batch of ``size`` examples that random numbers are drawn for.
 
     These are rows ``start`` to ``start + count``, or those at ``places`` if they are set.
@@ -62,7 +62,7 @@ class Rows:
 
 
 @contextmanager
-def drawn_for(rows: Rows | None) -> Iterator[None]:
+def drawn_for(rows: DrawnRows | None) -> Iterator[None]:
     """Draw for these rows of a batch inside the block, in this thread; None draws exactly what is asked for."""
     before = current()
     _present.rows = rows
@@ -72,7 +72,7 @@ def drawn_for(rows: Rows | None) -> Iterator[None]:
         _present.rows = before
 
 
-def current() -> Rows | None:
+def current() -> DrawnRows | None:
     """Return the rows that random numbers are drawn for, or None for all rows."""
     return getattr(_present, "rows", None)
 
@@ -110,7 +110,7 @@ def have_a_batch(shape: tf.Tensor) -> bool:
 
 
 def of_the_whole(
-    rows: Rows, draw: Callable[..., tf.Tensor], given: Mapping[str, Any], *, group: int | None
+    rows: DrawnRows, draw: Callable[..., tf.Tensor], given: Mapping[str, Any], *, group: int | None
 ) -> tf.Tensor:
     """Return the rows of one part of a batch from what a stateless kernel draws for the whole batch.
 

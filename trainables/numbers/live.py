@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from sweep import standard_hyperparameters as table
-from sweep.hyperparameters import Hyperparameters, Mark
+from sweep.hyperparameters import Hyperparameters, ReadMark
 from trainables import keras_private
 
 _present = threading.local()
@@ -129,7 +129,7 @@ class LiveNumber:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _LiveEntry:
     """A live number, with what is needed to set it for another trial."""
 
     number: LiveNumber
@@ -154,7 +154,7 @@ class Live:
 
     def __init__(self, hp: Hyperparameters) -> None:
         self._hp = hp
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _LiveEntry] = {}
 
     def number(
         self,
@@ -177,7 +177,7 @@ class Live:
             within = table.within(name, bounds, standard=standard)
             value = _number(self._hp, name, default, meaning, within)
             with tf.init_scope():
-                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
+                self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
     @property
@@ -223,7 +223,7 @@ class Live:
     def accepts(self, hp: Hyperparameters) -> bool:
         """Return whether a trial has a value or a default for each of these parameters."""
         return all(
-            entry.default is not None or hp.peek(name) is not Mark.ABSENT for name, entry in self._entries.items()
+            entry.default is not None or hp.peek(name) is not ReadMark.ABSENT for name, entry in self._entries.items()
         )
 
 
@@ -252,7 +252,7 @@ def _number(
 ) -> float:
     """Return a parameter's value as a float, or the default; raises KeyError if there is neither."""
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
-    if value is not Mark.ABSENT:
+    if value is not ReadMark.ABSENT:
         return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
     if default is None:
         raise KeyError(f"the trial has no parameter {name!r}")

@@ -29,12 +29,12 @@ from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes, modules
-from trainables.state.pristine import Surroundings
+from trainables.state.pristine import AuthorSurroundings
 
 SHOWN = 8  # digits of a fingerprint shown in a message
 
 
-class Parts(NamedTuple):
+class DataParts(NamedTuple):
     """The parts that `data` returns."""
 
     train: Any
@@ -71,7 +71,7 @@ class AuthorData:
         self._own = own
         self._loaded: Loaded | None = None
         self._weighted: tuple[int, Fold, ArraySplit] | None = None  # of the present fold
-        self._surroundings = Surroundings(own)
+        self._surroundings = AuthorSurroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
         self.seen: Traces = {}  # what `data` has left on the author or in modules, where methods can see it
         self.key: tuple[Traces, object, object] = (
@@ -229,7 +229,7 @@ class AuthorData:
 
             data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
-                train, validation = _cut(author, hp, placement, Parts(*data), cut, extents)
+                train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
         self.seen = self._surroundings.traces(author)
         is_kept = modules.cached_results(author) > cached_before
         if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
@@ -242,7 +242,7 @@ class AuthorData:
         )
 
 
-def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
+def returned(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
     """Return what the author's `data` returns under this seed; random generators are restored afterwards.
 
     All calls of `data` go through this function, so that it returns the same data in every process.
@@ -250,7 +250,7 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
     """
     with seeded_throughout(seed), keras_private.clearing_names_alone(), hp.without_live():
         data: Any = author.data(hp)
-    return Parts(*sources.parts_of(data))
+    return DataParts(*sources.parts_of(data))
 
 
 def _arrays(data: Examples) -> ArraySplit:
@@ -259,10 +259,10 @@ def _arrays(data: Examples) -> ArraySplit:
     return data
 
 
-def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: Parts) -> Parts:
+def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if a trial caches them."""
     front = features.in_front(author, hp) if features.are_cached(author, hp) else None
-    return parts if front is None else Parts(*(features.of(front, part, placement.devices[0]) for part in parts))
+    return parts if front is None else DataParts(*(features.of(front, part, placement.devices[0]) for part in parts))
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
@@ -276,7 +276,7 @@ def _cut(
     author: Author,
     hp: Hyperparameters,
     placement: Placement,
-    parts: Parts,
+    parts: DataParts,
     cut: str,
     extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
 ) -> tuple[Examples, Examples | None]:

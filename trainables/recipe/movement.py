@@ -27,7 +27,7 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True)
-class Steps:
+class DrawnMovement:
     """The drawn movement: where each pixel comes from, which images are mirrored, and what is covered at the end.
 
     ``source`` has terms as in `augmentation.affine_terms`. They are combined number by number, because a product of
@@ -47,13 +47,13 @@ class Movement:
     centre of its first pixel is (0.5, 0.5).
     """
 
-    def __init__(self, images: tf.Tensor, draws: Draws, steps: Steps | None = None) -> None:
+    def __init__(self, images: tf.Tensor, draws: Draws, steps: DrawnMovement | None = None) -> None:
         self._images, self._draws = images, draws
         shape = tf.cast(tf.shape(images), tf.float32)
         self._height, self._width = shape[1], shape[2]
         count = tf.shape(images)[0]
         one, zero = tf.ones([count]), tf.zeros([count])
-        self._steps = steps or Steps((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
+        self._steps = steps or DrawnMovement((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
 
     # ---- steps
 
@@ -152,7 +152,7 @@ class Movement:
 
     # ---- internals
 
-    def _with(self, steps: Steps) -> Movement:
+    def _with(self, steps: DrawnMovement) -> Movement:
         return Movement(self._images, self._draws, steps)
 
     def _after(self, terms: Sequence[Any]) -> Movement:

@@ -75,7 +75,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Tried:
+class ProgramUnderTest:
     """The program under test, and access to its results."""
 
     replicas: Replicas
@@ -103,7 +103,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Found:
+class ExampleResults:
     """The results for some examples: mean values, metrics, and on each replica the variables that were written."""
 
     values: Values
@@ -111,7 +111,7 @@ class Found:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check(tried: Tried, modes: Sequence[Mode], data: Examples) -> None:
+def check(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
@@ -127,7 +127,7 @@ def check(tried: Tried, modes: Sequence[Mode], data: Examples) -> None:
 class _One:
     """One mode, traced once for parts of any size."""
 
-    def __init__(self, tried: Tried, mode: Mode, examples: Any) -> None:
+    def __init__(self, tried: ProgramUnderTest, mode: Mode, examples: Any) -> None:
         self._tried, self._mode = tried, mode
         self._run, graph, half = _traced_in_float32(tried, mode, examples)
         written = tried.state.written(graph)
@@ -178,7 +178,7 @@ class _One:
 
     # ---- one computation
 
-    def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> Found:
+    def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
         """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
@@ -195,7 +195,7 @@ class _One:
             state = {path: tuple(part.numpy() for part in held.components) for path, held in self._written.items()}
         finally:
             self._put_back()
-        return Found(values, metrics, state)
+        return ExampleResults(values, metrics, state)
 
     def _summed(self, examples: Any, size: int, calls: list[Rows], totals: Values) -> tuple[Values, Values]:
         shares: dict[str, Any] = {}
@@ -213,7 +213,7 @@ class _One:
 
     # ---- differences
 
-    def _value_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+    def _value_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
         floor = ABSOLUTE * max(1.0, total)
@@ -230,7 +230,7 @@ class _One:
                 differing[name] = f"{told}; {ANOTHER}. {self._mode.hint}"
         return differing
 
-    def _state_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+    def _state_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for path, held in self._written.items():
             before, one = held.initial[0], whole.state[path][0]
@@ -252,7 +252,7 @@ class _One:
                     )
         return differing
 
-    def _metric_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+    def _metric_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
             one, other = (np.ravel(np.asarray(found, np.float64)) for found in (value, parts.metrics[name]))
@@ -274,7 +274,7 @@ class _One:
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
-    def _rounded(self, examples: Any, size: int) -> Found:
+    def _rounded(self, examples: Any, size: int) -> ExampleResults:
         """Return the results for whole examples with weights perturbed by rounding, which may explain a difference."""
         state, random = self._tried.state, np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
@@ -299,7 +299,7 @@ def _cuts(size: int, parts: int) -> list[list[int]]:
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
-def _traced_in_float32(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
+def _traced_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
     """Return what `_traced` returns, and whether it computes in half precision.
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
@@ -332,7 +332,7 @@ def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
             layer.dtype_policy = policy
 
 
-def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
+def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """Return the function that computes a micro-batch on each replica, and its graph.
 
     As in training, sizes are unknown when it is traced.
@@ -386,7 +386,9 @@ def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.T
 # ---- the layer that causes a difference
 
 
-def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float) -> str:
+def _of_layer(
+    tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
+) -> str:
     """Return a message about the first layer whose outputs differ in parts; an empty string if there is none."""
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []

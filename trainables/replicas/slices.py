@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from trainables.data.share import bounds
 from trainables.devices.replicas import here, sums
-from trainables.numbers.draws import Draws, Rows, drawn_for
+from trainables.numbers.draws import DrawnRows, Draws, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
 """Source of the seeds of a slice's random draws.
@@ -131,13 +131,13 @@ def entered(piece: Slice) -> Iterator[Slice]:
         _present.slice = before
 
 
-def _rows(piece: Slice) -> Rows | None:
+def _rows(piece: Slice) -> DrawnRows | None:
     """Return the rows to draw for; None for those of the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None
     count = piece.stop - piece.start if draws.places is None else tf.size(draws.places)
-    return Rows(piece.size, piece.start, count, draws.places)
+    return DrawnRows(piece.size, piece.start, count, draws.places)
 
 
 def current() -> Slice | None:

@@ -9,12 +9,12 @@ from typing import Any
 import keras
 
 from trainables.state import constants
-from trainables.state.origins import Record
+from trainables.state.origins import CreatedVariables
 from trainables.state.owned import State, raw_of
 
 
 @dataclass(frozen=True)
-class Parts:
+class InitialModel:
     """A model with what it is compiled with, and the variables that the author's methods created, in order."""
 
     model: keras.Model
@@ -22,11 +22,11 @@ class Parts:
     options: Mapping[str, Any]  # of `compile`: the loss, the metrics
     loss_weights: Mapping[str, Any]  # live weights, by output
     made: tuple[Any, ...]
-    record: Record
+    record: CreatedVariables
     by_model: tuple[Any, ...] = ()  # those of `made` that model() has created
     constants: Sequence[Any] = ()  # constants in the model
 
-    def give(self, fresh: Parts, state: State, derived: Iterable[Any] = ()) -> bool:
+    def give(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
         """Assign the initial values of ``fresh`` to the variables of these parts, which are all in ``state``.
 
         ``derived`` variables are skipped. Returns False without assigning anything if that is impossible: the methods

@@ -34,7 +34,7 @@ def is_seed(variable: tf.Variable) -> bool:
     return f"/{variable.name}".rpartition("/")[2].partition(":")[0] == SEED
 
 
-class Kept(Exception):
+class StaleVariable(Exception):
     """Raised if a trial uses a variable of an earlier trial, where a fresh process would have created its own."""
 
 
@@ -45,7 +45,7 @@ class _Origin:
 
 
 @dataclass
-class Record:
+class CreatedVariables:
     """The variables created inside one block, in order."""
 
     seed: int
@@ -54,7 +54,7 @@ class Record:
 
 
 @contextmanager
-def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
+def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
     """Record the variables created inside the block; enter it inside the strategy's scope.
 
     Initial values are drawn on the host for any device, as rounding may differ between devices. With ``to_copy``, the
@@ -78,7 +78,7 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
         yield
 
 
-def check(variables: Mapping[str, Any], record: Record) -> None:
+def check(variables: Mapping[str, Any], record: CreatedVariables) -> None:
     """Raise Kept if an earlier trial has created a variable.
 
     Variables older than all trials are accepted: they are the same in a fresh process.
@@ -86,7 +86,7 @@ def check(variables: Mapping[str, Any], record: Record) -> None:
     for path, variable in variables.items():
         origin: _Origin | None = getattr(variable, _NAME, None)
         if origin is not None and origin.record != record.number:
-            raise Kept(
+            raise StaleVariable(
                 f"{path} was made at {origin.place} by an earlier trial and is kept; make it anew in model(), or keep "
                 "its weights as arrays (get_weights) and set them there"
             )

@@ -20,7 +20,7 @@ from trainables import keras_private, tensorflow_private
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 from trainables.state import origins
-from trainables.state.origins import Record
+from trainables.state.origins import CreatedVariables
 
 Arrays: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 """Values by path, one for each replica."""
@@ -50,7 +50,7 @@ class State:
         tracked: Iterable[keras.Variable | tf.Variable],
         graphs: Sequence[Any],
         replicas: Replicas,
-        record: Record,
+        record: CreatedVariables,
         others: Iterable[tf.Variable] = (),
     ) -> None:
         """Collect the ``tracked`` variables, then all that the traced ``graphs`` use besides, except ``others``.

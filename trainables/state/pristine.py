@@ -26,7 +26,7 @@ DATA_AGAIN = "data() runs again for other trials and for the test"
 MADE_AGAIN = "model() and its kin run again for other trials and for exports"
 
 
-class Surroundings:
+class AuthorSurroundings:
     """An author's object and modules, as `data` finds and leaves them.
 
     ``own`` has the attributes that do not belong to the author.
@@ -99,7 +99,7 @@ _process = Pristine()  # of the modules of this process
 _left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # names in modules, by trainable
 
 
-class Made:
+class LeftValues:
     """Values that the methods that make a model have left in the author's modules and in the process's settings."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ def put_back_made() -> None:
 @contextmanager
 def unmade() -> Iterator[None]:
     """Undo what making the present model has left in modules inside the block, and redo it afterwards."""
-    held = Made()
+    held = LeftValues()
     for one in _made:
         held.take(*one)
     put_back_made()
@@ -150,14 +150,14 @@ def unmade() -> Iterator[None]:
 
 
 @contextmanager
-def making(author: object) -> Iterator[Made]:
+def making(author: object) -> Iterator[LeftValues]:
     """Run `model` and the related methods inside the block, with modules as if they had not run before.
 
     Yields what they leave. It stays there until a model is made again or another trial begins, because hooks of this
     trial may read it.
     """
     put_back_made()
-    pristine, made, were = Pristine(), Made(), settings.read()
+    pristine, made, were = Pristine(), LeftValues(), settings.read()
     pristine.take(modules.of(author))
     with _imported(author, pristine.take):
         try:
@@ -201,7 +201,7 @@ class Trials:
 
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
-        self._found = trials.Found()
+        self._found = trials.StartingValues()
 
     def begin(self, author: object, data: object, *, trains: bool) -> None:
         """Take a snapshot for a trial on these data, after they are loaded and before any other method runs.
@@ -241,7 +241,7 @@ class Left:
     def __init__(self, author: object) -> None:
         self._author = author
         self._traces = self._present()
-        self._settings = imports.follow(settings.Kept())
+        self._settings = imports.follow(settings.SavedSettings())
 
     def enter_phase(self) -> None:
         """Exclude what `model` has left for another phase."""

@@ -21,7 +21,7 @@ from ray.tune.stopper import Stopper
 
 from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, checkpoints, orders, refill
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
-from sweep.backends.ray_tune.dashboard import Gauges, JobPage
+from sweep.backends.ray_tune.dashboard import DashboardGauges, JobPage
 from sweep.errors import StoreError, in_short
 from sweep.text import trials_named
 
@@ -387,7 +387,7 @@ class Publisher(Callback):
         page: JobPage | None,
     ) -> None:
         self._driver, self._vitals, self._room, self._page = driver, sweep_status, room, page
-        self._gauges = Gauges(job.sweep, job.session)
+        self._gauges = DashboardGauges(job.sweep, job.session)
         self._next = 0.0
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:

@@ -28,7 +28,14 @@ from sweep.backends.ray_tune.adapters import (
     survive_memory_kills,
     take_waiting_processes,
 )
-from sweep.backends.ray_tune.cluster import Bounds, Cluster, Sharing, WaitsForRoom, anybody_waits, share
+from sweep.backends.ray_tune.cluster import (
+    Cluster,
+    ClusterSharing,
+    ConcurrencyLimits,
+    WaitsForRoom,
+    anybody_waits,
+    share,
+)
 from sweep.backends.ray_tune.dashboard import Drivers
 from sweep.backends.ray_tune.trial_actor import TrialWorker
 from sweep.contract import Devices
@@ -73,14 +80,14 @@ class RayTune:
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _given: Any = field(init=False, repr=False)
-    _sharing: Sharing | None = field(init=False, repr=False)
+    _sharing: ClusterSharing | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._sharing = None
         allowed = partial(share, max_share=self.max_share)
-        bounds = Bounds(self.most, lambda fits: min(allowed(fits), self._part(fits)))
+        bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._part(fits)))
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
-        self._fits_of = self.cluster.at_once(self.devices, Bounds(self.most, allowed))
+        self._fits_of = self.cluster.at_once(self.devices, ConcurrencyLimits(self.most, allowed))
         self._given = hand_over(self.job)
 
     def at_once(self, gpus: float) -> int:
@@ -90,7 +97,7 @@ class RayTune:
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for."""
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
-            self._sharing = Sharing(Drivers().look, anybody_waits)
+            self._sharing = ClusterSharing(Drivers().look, anybody_waits)
         try:
             run(self, replace(self.job, given=None), driver, self._sharing)
         finally:
@@ -106,7 +113,7 @@ class RayTune:
         return fits if self._sharing is None else self._sharing(fits)
 
 
-def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = None) -> None:
+def run(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
     """Train all trials that the driver hands out with Ray Tune."""
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)

@@ -63,7 +63,7 @@ LOOK_S = 1.0  # between checks of which machines exist
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ConcurrencyLimits:
     """Limits on the number of concurrent trials."""
 
     most: int | None = None
@@ -123,7 +123,7 @@ class Cluster:
                 )
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
-    def room(self, devices: Devices, bounds: Bounds, workers: int = 1, aside: int = 0) -> Callable[[], int]:
+    def room(self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0) -> Callable[[], int]:
         """Return a function for the number of trials that may run at once, at least 1, as machines come and go.
 
         A local Ray is one machine and does not change.
@@ -142,7 +142,7 @@ class Cluster:
 
         return now
 
-    def at_once(self, devices: Devices, bounds: Bounds) -> Callable[[float], int]:
+    def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
         """Return a function like that of `room` for trials with a given number of GPUs each."""
         rooms: dict[float, Callable[[], int]] = {}
 
@@ -366,7 +366,7 @@ def part(fits: int, user: str, others: Sequence[Driving]) -> int:
     return max(math.ceil(fits / (users * sweeps)), 1)
 
 
-class Sharing:
+class ClusterSharing:
     """Computes one sweep's part of a shared cluster; a thread watches the other sweeps until `close`."""
 
     def __init__(self, drivers: Callable[[], Sequence[Driving]], waits: Callable[[], bool]) -> None:
@@ -396,7 +396,7 @@ def anybody_waits() -> bool:
 class WaitsForRoom(Callback):
     """Reports what a sweep is waiting for if none of its trials is running; called in each turn of Tune's loop."""
 
-    def __init__(self, devices: Devices, sharing: Sharing, notice: Callable[[str], None]) -> None:
+    def __init__(self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]) -> None:
         self._devices, self._sharing, self._notice = devices, sharing, notice
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 

@@ -252,7 +252,7 @@ GAUGES = {
 """Description of each gauge, and its tags besides ``sweep`` and ``session``."""
 
 
-class Gauges:
+class DashboardGauges:
     """Sets the gauges of one session of a sweep, which takes some microseconds each."""
 
     def __init__(self, sweep: str, session: str) -> None:

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
-from sweep.backends.ray_tune.rank import Told, TrialRank, of_epoch, ready, told
+from sweep.backends.ray_tune.rank import CallResult, TrialRank, of_epoch, ready, told
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
 from sweep.events import Inputs
@@ -227,7 +227,9 @@ class Gang:
             raise
         return [here.value, *(answer.value for answer in answers.values())]
 
-    def _judge(self, here: Told, error: BaseException | None, answers: dict[int, Told], lost: dict[int, str]) -> None:
+    def _judge(
+        self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
+    ) -> None:
         """Raise the outcome of a call on all ranks, if it is an error; of several errors, the cause."""
         told_by = {0: here, **answers}
         failed = {rank: one for rank, one in told_by.items() if one.error and not one.is_end}
@@ -251,11 +253,11 @@ class Gang:
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
-    def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, Told], dict[int, str]]:
+    def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
         """Return the peers' answers and, for those without one, why they are lost, by rank."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
-        answers: dict[int, Told] = {}
+        answers: dict[int, CallResult] = {}
         lost: dict[int, str] = {}
         for rank, call in enumerate(calls, 1):
             try:
@@ -300,7 +302,7 @@ def _is_gone(call: Any) -> bool:
     return False
 
 
-def _error_of(rank: int, one: Told) -> Exception:
+def _error_of(rank: int, one: CallResult) -> Exception:
     """Return another rank's error under its own name, with a note of where it was raised."""
     text = f"{one.text} (rank {rank})"
     error = OutOfMemory(f"{one.error}: {text}") if one.is_short else type(one.error, (Exception,), {})(text)

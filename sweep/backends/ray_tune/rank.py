@@ -32,7 +32,7 @@ _CONSEQUENCES = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class CallResult:
     """Result of a call, for sending between processes: ``value``, or an error in words."""
 
     value: Any = None
@@ -44,13 +44,13 @@ class Told:
     is_consequence: bool = False  # caused by what happened to another rank
 
 
-def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
+def told(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
     """Call a function and return its result and, if it raised one, the exception."""
     try:
-        return Told(function()), None
+        return CallResult(function()), None
     except BaseException as error:  # any error of the user's code, as in `Worker.step`
         kind = type(error).__name__
-        return Told(
+        return CallResult(
             error=kind,
             text=errors.said_by(error),
             trace=errors.folded_traceback(error),
@@ -93,7 +93,7 @@ class TrialRank:
         self._calls = 0
         imports.seed(job.data_seed)  # for the life of this process
 
-    def ready(self) -> Told:
+    def ready(self) -> CallResult:
         """Load the trainable and reserve a port; return its address."""
 
         def get_ready() -> str:
@@ -101,7 +101,7 @@ class TrialRank:
 
         return told(get_ready)[0]
 
-    def join(self, devices: Devices, training: Mapping[str, Value]) -> Told:
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Connect to the other ranks; return the name of this node."""
         self._devices = devices
 
@@ -112,7 +112,7 @@ class TrialRank:
 
         return self._together(join)
 
-    def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> Told:
+    def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Replace a lost rank, at its address."""
 
         def come() -> None:
@@ -121,11 +121,11 @@ class TrialRank:
 
         return told(come)[0]
 
-    def heartbeat(self) -> Told:
+    def heartbeat(self) -> CallResult:
         """Return an empty result, which shows that the process is alive."""
-        return Told()
+        return CallResult()
 
-    def begin(self, assignment: Assignment) -> Told:
+    def begin(self, assignment: Assignment) -> CallResult:
         """Prepare a trial; return its facts on this rank."""
         self._began(assignment.trial)
         self._surroundings.reset()
@@ -139,7 +139,7 @@ class TrialRank:
 
         return self._together(begin)
 
-    def restore(self, folder: Path) -> Told:
+    def restore(self, folder: Path) -> CallResult:
         """Continue from rank 0's checkpoint; no rank waits for another one here."""
 
         def restore() -> int:
@@ -149,7 +149,7 @@ class TrialRank:
 
         return told(restore)[0]
 
-    def epoch(self) -> Told:
+    def epoch(self) -> CallResult:
         """Train one more epoch; return its number and loss, or None if there is none to train."""
         heard: list[EpochReported] = []
 
@@ -163,7 +163,7 @@ class TrialRank:
 
         return self._together(train)
 
-    def inputs(self) -> Told:
+    def inputs(self) -> CallResult:
         """Return what this process has read so far."""
         return told(lambda: inputs.of_process(self._job, inputs.declared_by(self._trainable)))[0]
 
@@ -177,7 +177,7 @@ class TrialRank:
     def _ranked(self) -> Ranked:
         return self._trainable  # type: ignore[return-value]  # `ready` has checked
 
-    def _together(self, function: Callable[[], Any]) -> Told:
+    def _together(self, function: Callable[[], Any]) -> CallResult:
         """Run a call that all ranks run; if it fails only here, release the others."""
         self._calls += 1
         with self._surroundings.inside():

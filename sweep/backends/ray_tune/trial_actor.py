@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import Job, Node, Order, Progress, Steps, memory
+from sweep.backends import Job, Order, Progress, Steps, WorkerNode, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
@@ -69,7 +69,7 @@ class TrialWorker(tune.Trainable):
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         labels = here.get("Labels") or {}
-        node = Node(labels, nodes.Leaving()) if config["watch"] else Node(labels)
+        node = WorkerNode(labels, nodes.Leaving()) if config["watch"] else WorkerNode(labels)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
             create = partial(Worker, whole, reuse=config["reuse"], memory_bytes=memory.part(neighbours), node=node)

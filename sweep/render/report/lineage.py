@@ -27,7 +27,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class LineageDrawing:
     """A lineage as the template draws it."""
 
     width: int
@@ -37,7 +37,7 @@ class Drawn:
     words: str
 
 
-def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
+def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | None:
     """Return the lineage drawing of a sweep; None if no trial is a copy of another."""
     if not any(trial.parent is not None for trial in trials):
         return None
@@ -60,4 +60,4 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
     step = max(-(-last // TICKS), 1)
     ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
     words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"
-    return Drawn(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)
+    return LineageDrawing(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)

@@ -10,7 +10,7 @@ from small import Small, assignment, metrics, train
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import huggingface, residence
 from trainables.data.chunks import split
-from trainables.data.sources import DataError, Rows
+from trainables.data.sources import ConvertedArray, DataError
 from trainables.devices.replicas import Replicas
 
 datasets = pytest.importorskip("datasets", reason="an extra of its own")
@@ -34,7 +34,9 @@ def table() -> Any:
 
 
 def _arrays(data: Any) -> Any:
-    return tf.nest.map_structure(lambda leaf: residence.written((leaf,))[0] if isinstance(leaf, Rows) else leaf, data)
+    return tf.nest.map_structure(
+        lambda leaf: residence.written((leaf,))[0] if isinstance(leaf, ConvertedArray) else leaf, data
+    )
 
 
 def test_columns_become_inputs_targets_and_weights(table: Any) -> None:

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import PATIENCE_S
 
-from sweep.hyperparameters import Hyperparameters, Mark
+from sweep.hyperparameters import Hyperparameters, ReadMark
 from trainables.data import chunks, residence
 from trainables.data.residence import Packed, shared
-from trainables.data.sources import DataError, Rows
+from trainables.data.sources import ConvertedArray, DataError
 from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
-from trainables.state.pristine import Surroundings
+from trainables.state.pristine import AuthorSurroundings
 
 pytestmark = pytest.mark.keras
 
@@ -73,10 +73,10 @@ def test_trials_share_where_they_agree_on_what_was_read(tmp_path: Path) -> None:
         ((x, _), _), reads = shared(tmp_path, hp, load)
         return len(x), reads
 
-    assert given(size=4, units=8) == given(size=4, units=16) == (4, {"size": 4, "noise": Mark.ABSENT})
+    assert given(size=4, units=8) == given(size=4, units=16) == (4, {"size": 4, "noise": ReadMark.ABSENT})
     assert len(loads) == 1
     assert given(size=5)[0] == 5
-    assert given(size=6, noise=1) == (6, {"size": 6, "noise": Mark.PRESENT})
+    assert given(size=6, noise=1) == (6, {"size": 6, "noise": ReadMark.PRESENT})
     assert given(size=4.0)[0] == 4  # another type, as anywhere else
     assert len(loads) == 4
 
@@ -126,7 +126,7 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
 
     workers = [Author(), Author()]
     for worker in workers:
-        with Surroundings(frozenset()).watched(worker) as left:
+        with AuthorSurroundings(frozenset()).watched(worker) as left:
             shared(tmp_path, NONE, worker.data, left)
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 
@@ -188,7 +188,7 @@ def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
-    rows = Rows((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
+    rows = ConvertedArray((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
     ((mapped, _), _) = _shared(tmp_path, lambda: ((rows, Y), None))
     unshared, y = residence.written((rows, Y))
     assert mapped.tolist() == unshared.tolist() == X.tolist()
@@ -197,10 +197,10 @@ def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
 
 
 def test_wrong_data(tmp_path: Path) -> None:
-    short = Rows((6, 2), X.dtype, lambda: iter([X[:4]]))
+    short = ConvertedArray((6, 2), X.dtype, lambda: iter([X[:4]]))
     with pytest.raises(DataError, match="4 rows were read, expected 6"):
         _shared(tmp_path, lambda: ((short, Y), None))
-    huge = Rows((2**50, 2), X.dtype, lambda: iter([]))
+    huge = ConvertedArray((2**50, 2), X.dtype, lambda: iter([]))
     with pytest.raises(DataError, match="GiB free; make room"):
         _shared(tmp_path, lambda: ((huge, Y), None))
     with pytest.raises(DataError, match="keys"):

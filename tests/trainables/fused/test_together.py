@@ -20,8 +20,8 @@ from small import Small, assignment, go_on, metrics
 from zoo_together import Trained, assert_same
 
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Stopped
-from trainables.fused.group import Group, Member
-from trainables.session import Session
+from trainables.fused.group import FusedGroup, Member
+from trainables.session import TrialSession
 
 pytestmark = pytest.mark.keras
 
@@ -42,9 +42,9 @@ def given(number: int, *, epochs: int = 5, **params: Any) -> Assignment:
 
 
 @functools.cache
-def by_itself() -> Session:
+def by_itself() -> TrialSession:
     """What trains one trial after the other, for all tests of this file: the program of most is the same."""
-    return Session(Dropped())
+    return TrialSession(Dropped())
 
 
 def alone(assignments: list[Assignment]) -> list[Trained]:
@@ -59,8 +59,8 @@ def alone(assignments: list[Assignment]) -> list[Trained]:
     return found
 
 
-def begun(assignments: list[Assignment]) -> tuple[Group, list[Member]]:
-    group = Session(Dropped()).group()
+def begun(assignments: list[Assignment]) -> tuple[FusedGroup, list[Member]]:
+    group = TrialSession(Dropped()).group()
     members = [group.member() for _ in assignments]
     for member, one in zip(members, assignments, strict=True):
         member.begin(one)
@@ -68,7 +68,7 @@ def begun(assignments: list[Assignment]) -> tuple[Group, list[Member]]:
 
 
 def train(
-    group: Group, members: list[Member], until: int | None = None
+    group: FusedGroup, members: list[Member], until: int | None = None
 ) -> tuple[dict[Member, list[dict[str, float]]], dict[Member, Exception]]:
     """Train to the ends of all, or until they have this epoch; what they reported, and raised."""
     epochs: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
@@ -90,7 +90,7 @@ def train(
     return epochs, raised
 
 
-def left(group: Group, members: list[Member], going: list[Member]) -> list[Member]:
+def left(group: FusedGroup, members: list[Member], going: list[Member]) -> list[Member]:
     """Let all of these leave but those that go on, which are returned."""
     for member in set(members) - set(going):
         group.leave(member)
@@ -100,7 +100,7 @@ def left(group: Group, members: list[Member], going: list[Member]) -> list[Membe
 ended: dict[Member, Any] = {}  # the states of those that have finished, as their workers would save them
 
 
-def state(group: Group, member: Member) -> Any:
+def state(group: FusedGroup, member: Member) -> Any:
     return ended[member] if member in ended else group.session_with(member).trial.program.state.arrays()
 
 
@@ -130,7 +130,7 @@ class Slow(Dropped):
 
 
 def test_each_has_its_share_of_the_time_that_all_waited() -> None:
-    group = Session(Slow()).group()
+    group = TrialSession(Slow()).group()
     members = [group.member() for _ in range(4)]
     epochs: list[EpochReported] = []
     for number, member in enumerate(members):
@@ -230,13 +230,13 @@ def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_p
         assert write is not None
         write()
     for member, one, whole in zip(members, assignments, expected, strict=True):
-        session = Session(Dropped())
+        session = TrialSession(Dropped())
         session.begin(one)
         assert session.restore(tmp_path / str(one.trial)) == 2
         rest = metrics(go_on(session))
         assert_same(whole, Trained(first[member] + rest, session.trial.program.state.arrays()))
     # And of a trial alone: it goes on among others that are elsewhere.
-    session = Session(Dropped())
+    session = TrialSession(Dropped())
     session.begin(given(6))
     before = metrics(go_on(session, pause_after=3))
     (tmp_path / "alone").mkdir()

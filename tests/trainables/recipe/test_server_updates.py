@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from trainables.loop import served_program
-from trainables.loop.served_program import Rule, Weight
+from trainables.loop.served_program import UpdateRule, Weight
 from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
 from trainables.replicas.sharded_embedding import ShardedEmbedding
@@ -33,7 +33,7 @@ def begin() -> np.ndarray[Any, Any]:
 
 def updated(name: str, gradients: list[Any], *, lazy: bool = False) -> np.ndarray[Any, Any]:
     variable = tf.Variable(begin())
-    weight = Weight(variable, "/cpu:0", Rule.of(OPTIMIZERS[name]()), lazy=lazy, decays=True)
+    weight = Weight(variable, "/cpu:0", UpdateRule.of(OPTIMIZERS[name]()), lazy=lazy, decays=True)
     for number, gradient in enumerate(gradients):
         weight.update(gradient, tf.constant(0.1), tf.constant(number))
     return variable.numpy()
@@ -93,4 +93,4 @@ def test_an_optimizer_without_a_rule_is_refused() -> None:
         (keras.optimizers.Adam(amsgrad=True), "Adam with amsgrad"),
     ):
         with pytest.raises(Refused, match=f"sgd, adam, adamw, and the optimizer is {name}"):
-            Rule.of(optimizer)
+            UpdateRule.of(optimizer)

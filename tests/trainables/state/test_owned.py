@@ -16,7 +16,7 @@ from small import Small, assignment, go_on, metrics, train, weights
 
 from trainables.state import checkpoint, owned
 from trainables.state.checkpoint import CheckpointError
-from trainables.state.origins import Kept
+from trainables.state.origins import StaleVariable
 from trainables.state.owned import NotOwned
 
 pytestmark = pytest.mark.keras
@@ -108,9 +108,11 @@ def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(monkeypatch: py
     used = Hidden()
     first = metrics(train(used, assignment(units=4)))
     assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
-    with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"):
+    with pytest.raises(
+        StaleVariable, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"
+    ):
         used.begin(assignment(units=5))
-    with pytest.raises(Kept, match="make it anew in model"):
+    with pytest.raises(StaleVariable, match="make it anew in model"):
         used.begin(assignment(units=4, seed=1))
 
 

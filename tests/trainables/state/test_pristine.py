@@ -15,7 +15,7 @@ from small import Small
 
 from sweep.state import values
 from sweep.state.draws import entropy_taken
-from trainables.state.pristine import NotPutBack, Surroundings
+from trainables.state.pristine import AuthorSurroundings, NotPutBack
 
 pytestmark = pytest.mark.keras
 
@@ -92,7 +92,7 @@ CHANGED = {
 }  # fmt: skip
 
 
-def run(surroundings: Surroundings, author: object, words: Any) -> set[str]:
+def run(surroundings: AuthorSurroundings, author: object, words: Any) -> set[str]:
     with surroundings.watched(author) as left:
         fit(words, author)
         found = left()
@@ -107,7 +107,7 @@ def described(words: Any, author: Any) -> str:
 
 
 def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(words: Any) -> None:
-    surroundings, author = Surroundings(frozenset()), an_author()
+    surroundings, author = AuthorSurroundings(frozenset()), an_author()
     objects = words.STATE, words.X, words.SCALER
     assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
     first = described(words, author), surroundings.traces(author)
@@ -117,7 +117,7 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     same = {name for name, value in surroundings.traces(author).items() if value == first[1][name]}
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
-    another = Surroundings(frozenset())  # of another object, in a process where `data` has run before
+    another = AuthorSurroundings(frozenset())  # of another object, in a process where `data` has run before
     with another.watched(type(author)()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()
@@ -133,7 +133,7 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
             float(words.TF.uniform(())), float(keras.random.uniform((), seed=words.SEED)),
         ]  # fmt: skip
 
-    surroundings, author, found = Surroundings(frozenset()), an_author(), []
+    surroundings, author, found = AuthorSurroundings(frozenset()), an_author(), []
     for _ in range(2):
         with surroundings.watched(author) as left:
             found.append(draws())
@@ -145,7 +145,7 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
 
 
 def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words: Any) -> None:
-    surroundings, author, big = Surroundings(frozenset()), an_author(), words.BIG
+    surroundings, author, big = AuthorSurroundings(frozenset()), an_author(), words.BIG
     with surroundings.watched(author) as left:
         words.BIG = words.BIG + 1
         assert left() == {"some_words.BIG"}
@@ -156,7 +156,7 @@ def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words:
 
 
 def test_what_somebody_else_has_set_meanwhile_stays(words: Any) -> None:
-    surroundings, author = Surroundings(frozenset()), an_author()
+    surroundings, author = AuthorSurroundings(frozenset()), an_author()
     run(surroundings, author, words)
     words.STATE, words.LIMIT = {"mine": 1}, 100
     run(surroundings, author, words)
@@ -169,7 +169,7 @@ def test_what_somebody_else_has_set_meanwhile_stays(words: Any) -> None:
 
 def test_a_trainable_in_a_module_is_watched_by_itself_alone(words: Any) -> None:
     words.TRAINABLE = Small()
-    with Surroundings(frozenset()).watched(an_author()) as left:
+    with AuthorSurroundings(frozenset()).watched(an_author()) as left:
         words.TRAINABLE.some = 1
         assert left() == set()
 
@@ -191,16 +191,16 @@ def test_of_a_notebook_only_what_the_trainable_uses_is_watched() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(NOTEBOOK, names)
     author = names["Trainable"]()
-    with Surroundings(frozenset()).watched(author) as left:
+    with AuthorSurroundings(frozenset()).watched(author) as left:
         author.data(None)
         names["t"], names["frame"][0] = author, 1
         assert {name for name in left() if name.startswith("__main__")} == {"__main__.STATE"}
-    with Surroundings(frozenset()).watched(author):
+    with AuthorSurroundings(frozenset()).watched(author):
         assert names["STATE"] == {}
         assert names["t"] is author
 
 
-def change_in_place(surroundings: Surroundings, author: object, words: Any) -> None:
+def change_in_place(surroundings: AuthorSurroundings, author: object, words: Any) -> None:
     with surroundings.watched(author):
         words.BIG += 1
 
@@ -208,14 +208,14 @@ def change_in_place(surroundings: Surroundings, author: object, words: Any) -> N
 def test_arrays_too_large_to_be_read_are_seen_to_change(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
     monkeypatch.setattr(values, "LARGEST_BYTES", 2**20)
     with pytest.raises(NotPutBack, match="BIG"):
-        change_in_place(Surroundings(frozenset()), an_author(), words)
+        change_in_place(AuthorSurroundings(frozenset()), an_author(), words)
 
 
 def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "later_words.py").write_text("STATE = {}\nLIMIT = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for expected in (set(), {"later_words.STATE"}):
-        with Surroundings(frozenset()).watched(an_author()) as left:
+        with AuthorSurroundings(frozenset()).watched(an_author()) as left:
             import later_words
 
             later_words.STATE.update({"a": 1} if expected else {})
@@ -227,7 +227,7 @@ def test_what_is_installed_and_what_logs_is_no_author_s(words: Any) -> None:
     import logging
 
     words.LOG = logging.getLogger("words")
-    with Surroundings(frozenset()).watched(an_author()) as left:
+    with AuthorSurroundings(frozenset()).watched(an_author()) as left:
         words.LOG.info("loading")
         np.some_attribute = 1
         assert left() == set()
