@@ -60,7 +60,9 @@ def main() -> None:
     SLOW_TESTS.write_text("".join(f"{test}\n" for test in slow))
     functions = {test.partition("[")[0] for test in times}
     left_out = functions - {test.partition("[")[0] for test in set(times) - set(slow)}
-    print(f"{len(times) - len(slow):,} of {len(times):,} tests; no test of {len(left_out):,} in {len(functions):,} functions")
+    print(
+        f"{len(times) - len(slow):,} of {len(times):,} tests, none of {len(left_out):,} of {len(functions):,} functions"
+    )
     print(f"{sum(times.values()) - sum(times[test] for test in slow):,.0f} of {sum(times.values()):,.0f} s")
 
 
