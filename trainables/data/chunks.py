@@ -138,7 +138,7 @@ class BucketSplit(Examples):
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
         self._placed = [Placed(each, replicas, residence.fits(leaves, replicas, resident_bytes)) for each in arrays]
-        self._ahead = Ahead(partial(_gathered, arrays, replicas))
+        self._ahead = Ahead(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
@@ -198,7 +198,7 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
             run = []
 
 
-def _gathered(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
+def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in runs(sizes, which):
         row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]

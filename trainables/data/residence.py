@@ -74,11 +74,11 @@ def written(arrays: Any) -> Any:
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
         return tf.nest.map_structure(
-            lambda leaf: _kept(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf, arrays
+            lambda leaf: _write_and_map(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf, arrays
         )
 
 
-def _kept(rows: ConvertedArray, file: Path) -> Any:
+def _write_and_map(rows: ConvertedArray, file: Path) -> Any:
     _need(file.parent, _nbytes(rows))
     _write(rows, file)
     return np.load(file, mmap_mode="c")
@@ -130,7 +130,7 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
         _need(aside, sum(map(_nbytes, leaves)))
         for i, leaf in enumerate(leaves):
             _write(leaf, aside / f"{i}.npy")
-        structure = _described(loaded, iter(range(len(leaves))))
+        structure = _encode_structure(loaded, iter(range(len(leaves))))
         about = {"structure": structure, "reads": to_json(reads)}
         (aside / "about.json").write_text(json.dumps(about))
         aside.rename(home)
@@ -178,7 +178,7 @@ def _nbytes(leaf: Any) -> int:
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(leaf.dtype.itemsize)
 
 
-def _described(data: Any, numbers: Iterator[int]) -> Any:
+def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
     """Return a JSON value for a nested structure, with its arrays numbered in the order of `tf.nest.flatten`.
 
     Raises: DataError: if the keys of a dict are not strings.
@@ -187,16 +187,16 @@ def _described(data: Any, numbers: Iterator[int]) -> Any:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
-            found = {name: _described(data[name], numbers) for name in sorted(data)}
+            found = {name: _encode_structure(data[name], numbers) for name in sorted(data)}
             return {"dict": {name: found[name] for name in data}}  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
-            return {"list": [_described(part, numbers) for part in data]}
+            return {"list": [_encode_structure(part, numbers) for part in data]}
         case Buckets():
-            return {"buckets": _described(data.parts, numbers)}
+            return {"buckets": _encode_structure(data.parts, numbers)}
         case tuple():
-            return {"tuple": [_described(part, numbers) for part in data]}
+            return {"tuple": [_encode_structure(part, numbers) for part in data]}
         case _:
             return next(numbers)
 

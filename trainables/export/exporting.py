@@ -60,14 +60,14 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         differences=found if given.steady else {},
         metrics={} if drifting else metrics,
         compared=given.name,
-        data=_described(trial, plain),
+        data=_describe_model_and_data(trial, plain),
         preprocessing=preprocessing,
         needs=tuple(dict.fromkeys(module for one in files for module in one.own)),
         notes=tuple(_notes(trial, plain, files, given, drifting)),
     )
 
 
-def _described(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
+def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
     said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
@@ -130,7 +130,7 @@ def sample(trial: ReadyTrial, plain: Plain) -> Sample:
     held_out = trial.held_out
     split = trial.walk.data if held_out is None else held_out.split
     batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
-    inputs = _first(split) if plain.reads_data else _drawn(plain.example)
+    inputs = _take_first_examples(split) if plain.reads_data else _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
     of = "" if size == split.size else f"the first {size:,} of "
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
@@ -193,12 +193,12 @@ def exact_products() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def _first(split: Examples) -> Any:
+def _take_first_examples(split: Examples) -> Any:
     row = sum(int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8 for leaf in keras.tree.flatten(split.example()[0]))
     return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
 
 
-def _drawn(example: Any) -> Any:
+def _draw_inputs(example: Any) -> Any:
     """Return normal numbers in the shape of the example; zeros for other types, whose valid values are unknown."""
     draws = np.random.default_rng(0)
     return keras.tree.map_structure(

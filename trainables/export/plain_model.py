@@ -85,7 +85,7 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     pairs += _by_place(theirs[: len(mine)], mine)  # the model's come first, before those of losses and optimizers
     for source, target in pairs:
         if raw_of(source) is not raw_of(target):
-            target.assign(np.asarray(_first(source, trial)))
+            target.assign(np.asarray(_read_first_replica(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
@@ -112,7 +112,7 @@ def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, A
     return list(zip(trained, fresh, strict=True))
 
 
-def _first(variable: Any, trial: ReadyTrial) -> Any:
+def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
     return trial.placement.replicas.first(raw_of(variable))
 
 
@@ -144,7 +144,7 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
     if not isinstance(model, Functional | keras.Sequential):
-        return example if called_with is None or _alike(called_with, example) else called_with
+        return example if called_with is None or _have_same_structure(called_with, example) else called_with
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
@@ -162,7 +162,7 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     )
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _have_same_structure(one: Any, other: Any) -> bool:
     """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
     try:
         keras.tree.assert_same_structure(one, other)

@@ -176,7 +176,7 @@ def _of_stacked(kind: str, given: Any, call: Any) -> Any:
     return given(call)
 
 
-def _drawn(kind: str, given: Any, call: Any) -> Any:
+def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
     Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
@@ -201,7 +201,7 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _gathered(kind: str, given: Any, call: Any) -> Any:
+def _convert_gather(kind: str, given: Any, call: Any) -> Any:
     """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
@@ -423,7 +423,7 @@ _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
     (("ImageProjectiveTransformV3",), _transformed),
     (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _resized),
     (("InTopKV2",), _in_top_k),
-    (("GatherV2",), _gathered),
+    (("GatherV2",), _convert_gather),
     (("DepthwiseConv2dNative",), _of_stacked),
     (("MatMul",), _multiplied),
     (("StatelessWhile", "While"), _looped),
@@ -439,6 +439,6 @@ _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
             "StatelessRandomUniformIntV2",
             "StatelessRandomUniformFullIntV2",
         ),
-        _drawn,
+        _convert_draws,
     ),
 )

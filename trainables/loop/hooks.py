@@ -151,7 +151,7 @@ def checked_memory(memory: Any) -> dict[str, Any]:
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
     for name, value in memory.items():
-        if not isinstance(name, str) or not _is_plain(value):
+        if not isinstance(name, str) or not _is_plain_value(value):
             raise Refused(
                 f"self.memory[{name!r}] is {type(value).__name__}, expected a number, a text, true, false, None, or a "
                 "list of them; arrays belong in variables"
@@ -159,9 +159,9 @@ def checked_memory(memory: Any) -> dict[str, Any]:
     return dict(memory)
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain_value(value: object) -> bool:
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        return all(map(_is_plain_value, value))
     return value is None or type(value) in (bool, int, float, str)
 
 
@@ -181,7 +181,7 @@ class Callbacks:
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
         refusals.check_callbacks(self._callbacks, fit=fit)
-        self._made = [_kept(callback) for callback in self._callbacks]
+        self._made = [_copy_attributes(callback) for callback in self._callbacks]
         self._kept_by_author: dict[str, Any] = {}
 
     @classmethod
@@ -250,7 +250,9 @@ class Callbacks:
         """Return the attributes that each callback has changed, for a checkpoint; None if a value is not plain."""
         found = []
         for callback, made in zip(self, self._made, strict=True):
-            changed = {name: value for name, value in _kept(callback).items() if not _same(made.get(name), value)}
+            changed = {
+                name: value for name, value in _copy_attributes(callback).items() if not _same(made.get(name), value)
+            }
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
             found.append(changed)
@@ -267,7 +269,7 @@ class Callbacks:
             vars(callback).update(changed)
 
 
-def _kept(callback: keras.callbacks.Callback) -> dict[str, Any]:
+def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Return a copy of a callback's attributes."""
     found = {}
     for name, value in vars(callback).items():

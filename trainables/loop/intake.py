@@ -130,7 +130,8 @@ class Intake:
         if len(names) == 1:
             if isinstance(found, tuple) and not isinstance(x, tuple):
                 raise Refused(
-                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: {_call(FORMS[1])}"
+                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: "
+                    f"{_format_augment_call(FORMS[1])}"
                 )
             return found, y, sample_weight
         if not isinstance(found, tuple) or len(found) != len(names):
@@ -203,11 +204,12 @@ def _form(author: Author) -> tuple[str, ...]:
     else:
         binds = not {"y", "sample_weight"} & set(names)
     if not binds:
-        raise Refused(f"{type(author).__name__}.augment({', '.join(names)}), expected {' or '.join(map(_call, FORMS))}")
+        expected = " or ".join(map(_format_augment_call, FORMS))
+        raise Refused(f"{type(author).__name__}.augment({', '.join(names)}), expected {expected}")
     return FORMS[0]
 
 
-def _call(names: Sequence[str]) -> str:
+def _format_augment_call(names: Sequence[str]) -> str:
     return f"augment({', '.join(names)})"
 
 
@@ -217,7 +219,8 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
         tf.nest.assert_same_structure(example, part)
     except (ValueError, TypeError):
         raise Refused(
-            f"{called} returned {name} as {_structure(part)}, expected {_structure(example)} as it was given"
+            f"{called} returned {name} as {_describe_structure(part)}, "
+            f"expected {_describe_structure(example)} as it was given"
         ) from None
 
 
@@ -231,7 +234,7 @@ def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
             )
 
 
-def _structure(part: Any) -> str:
+def _describe_structure(part: Any) -> str:
     """Describe a nested structure in a few words, for messages."""
     if isinstance(part, dict):
         return "{" + ", ".join(map(str, part)) + "}"

@@ -315,9 +315,9 @@ def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) 
         )
     owned.check_scope(model, replicas)
     test_step = (
-        functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
+        functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
-    train_step = functools.partial(_call, author, "train_step", model, present)
+    train_step = functools.partial(_call_author, author, "train_step", model, present)
     micro_batches = wanted.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
@@ -337,7 +337,7 @@ def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+    return [v for v in _list_leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
 
 
 def check_signatures(author: Author) -> None:
@@ -353,27 +353,29 @@ def check_signatures(author: Author) -> None:
             ) from None
 
 
-def _call(author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any) -> Any:
+def _call_author(
+    author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any
+) -> Any:
     return getattr(author, method)(model, batch, present())
 
 
 def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
     trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
-    found = [part for part in (model, *trained, *_leaves(kept)) if isinstance(part, keras.Layer)]
+    found = [part for part in (model, *trained, *_list_leaves(kept)) if isinstance(part, keras.Layer)]
     return list({id(part): part for part in found}.values())
 
 
-def _leaves(kept: Mapping[str, object]) -> list[Any]:
-    return [leaf for value in kept.values() for leaf in _flat(value)]
+def _list_leaves(kept: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in kept.values() for leaf in _flatten_container(value)]
 
 
-def _flat(value: Any) -> list[Any]:
+def _flatten_container(value: Any) -> list[Any]:
     """Return the leaves of nested dictionaries, lists and tuples."""
     match value:
         case Mapping():
-            return [leaf for part in value.values() for leaf in _flat(part)]
+            return [leaf for part in value.values() for leaf in _flatten_container(part)]
         case list() | tuple():
-            return [leaf for part in value for leaf in _flat(part)]
+            return [leaf for part in value for leaf in _flatten_container(part)]
         case _:
             return [value]

@@ -233,7 +233,9 @@ class ServedProgram(Program):
     ) -> Trained:
         """Train one epoch, with updates in the order of the walk except that some may overtake others."""
         first = walk.first_update(epoch)
-        given = ((batch, rates[i], first + i) for i, batch in enumerate(_batches(walk.epoch(epoch), walk.batch_size)))
+        given = (
+            (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
+        )
         sums, seen = self._sums(self._train_step, given, walk.seed)
         finite = not sums[0] and self._weights_finite()
         return Trained(self._found(sums, seen), finite, 0.0, seen)
@@ -241,7 +243,7 @@ class ServedProgram(Program):
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, computed by all workers."""
         first = data.first_batch(epoch)
-        given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
+        given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
         return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
 
     # ---- on the coordinator
@@ -396,7 +398,7 @@ class ServedProgram(Program):
         return list(self._step.zeros(training=True))
 
 
-def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
+def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
     """Yield the batches of these chunks, gathered."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):

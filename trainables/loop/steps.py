@@ -278,7 +278,7 @@ class KerasStep(Step):
                 f"{type(self.model).__name__}.{name}() returned {type(returned).__name__}, expected a dictionary of "
                 "names and values"
             )
-        return {name: tf.cast(value, tf.float32) for name, value in _flat(returned)}
+        return {name: tf.cast(value, tf.float32) for name, value in _flatten_named_values(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros in the shapes of the step's values, which the first batch replaces."""
@@ -413,15 +413,15 @@ def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
 
     As in `Model.fit`, a metric whose result is a dictionary gives all its keys.
     """
-    return dict(_flat(model.get_metrics_result()))
+    return dict(_flatten_named_values(model.get_metrics_result()))
 
 
-def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the names and values, including those of nested dictionaries."""
     return [
         leaf
         for name, value in values.items()
-        for leaf in (_flat(value) if isinstance(value, Mapping) else [(str(name), value)])
+        for leaf in (_flatten_named_values(value) if isinstance(value, Mapping) else [(str(name), value)])
     ]
 
 

@@ -106,7 +106,7 @@ class Xla:
 
     def lacking(self, walk: Walk) -> list[tuple[int, int]]:
         """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
-        return [] if self._way is None else [batch for batch in _batches(walk) if batch not in self._known]
+        return [] if self._way is None else [batch for batch in _iterate_batch_sizes(walk) if batch not in self._known]
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
         """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
@@ -178,7 +178,7 @@ def _hindrance(graph: Graph) -> str:
     return "there are several replicas, and a train_step() of one's own" if several and own else ""
 
 
-def _batches(walk: Walk) -> Iterator[tuple[int, int]]:
+def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
     if isinstance(data, BatchSplit):

@@ -291,7 +291,7 @@ def combined(
         if given:
             raise Refused("optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one")
         return of_keras(optimizer, model.trainable_variables)
-    groups = _checked(given, model)
+    groups = _resolve_groups(given, model)
     if not groups:
         return optimizer
     if again is None:
@@ -319,7 +319,9 @@ def combined(
     return Grouped([part for part in parts if part.variables or part is parts[0]], rate)
 
 
-def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
+def _resolve_groups(
+    given: Any, model: keras.Model
+) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
     """Return the groups with their trainable weights and the factors of their rates.
 
     Weights that are in a `Group` are left out of all `Rated`.

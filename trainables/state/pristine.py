@@ -252,7 +252,7 @@ class Left:
         """Return the changes for a checkpoint, as JSON."""
         names = moving.without(modules.of(self._author), changed(self._traces, self._present()))
         present = {full: value for full, value in self._values().items() if full in names}
-        kept = {full: value for full, value in present.items() if _is_plain(value)}
+        kept = {full: value for full, value in present.items() if _is_json_value(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
         found = self._settings.own()
         # Settings that are not single values, such as os.environ with its passwords, are left out.
@@ -313,12 +313,12 @@ def _give(home: Home, name: str, value: Any) -> None:
 _SINGLE = (bool, int, float, str)
 
 
-def _is_plain(value: object) -> bool:
+def _is_json_value(value: object) -> bool:
     """Return whether a value survives a round trip through JSON."""
     if type(value) is list:
-        return all(map(_is_plain, value))
+        return all(map(_is_json_value, value))
     if type(value) is dict:
-        return all(type(name) is str and _is_plain(part) for name, part in value.items())
+        return all(type(name) is str and _is_json_value(part) for name, part in value.items())
     return value is None or type(value) in _SINGLE
 
 
