@@ -49,7 +49,7 @@ def shared(
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
-        return _settled(*_recorded(hp, load))
+        return _write_loaded(*_recorded(hp, load))
     found = _find(folder, hp)
     if found is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,10 +61,10 @@ def shared(
                 found = folder / f"data-{len(list(folder.glob('data-*')))}"
                 _write_whole(loaded if shareable else None, reads, found)
                 if not shareable:
-                    return _settled(loaded, reads)
+                    return _write_loaded(loaded, reads)
                 del loaded
     structure, reads = _about(found)
-    return _settled(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
+    return _write_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
 
 
 def written(arrays: Any) -> Any:
@@ -91,7 +91,7 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     return loaded, reads
 
 
-def _settled(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
+def _write_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
     return (written(loaded[0]), written(loaded[1])), reads
 
 
@@ -228,7 +228,7 @@ def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     CPU devices alias what `aliasable` allows. With ``given_away``, they also alias other aligned numeric arrays,
     because nobody else holds or changes it.
     """
-    on_host = _on_host(arrays, replicas, given_away=given_away)
+    on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
         with replicas.scope(), tf.device(replicas.devices[0]):
             return tf.nest.map_structure(_identity, on_host)
@@ -240,10 +240,10 @@ def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
 
     All parts must have the same shapes.
     """
-    return _spread([_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
+    return _spread([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
 
-def _on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
+def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
     like_gpus = replicas.several_here or replicas.on_gpu  # several logical CPU devices stand in for GPUs
 
     def host_tensor(leaf: Any) -> Any:

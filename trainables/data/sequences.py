@@ -33,14 +33,14 @@ def buckets(
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
     """
-    inputs = {name: _rows(one) for name, one in x.items()} if isinstance(x, Mapping) else {"": _rows(x)}
+    inputs = {name: _convert_rows(one) for name, one in x.items()} if isinstance(x, Mapping) else {"": _convert_rows(x)}
     ragged = {name: rows for name, rows in inputs.items() if isinstance(rows, list)}
     if not ragged:
         raise DataError("rows of one length, expected a list of sequences; hand over arrays as they are")
     sizes = np.array([[len(row) for row in rows] for rows in ragged.values()]).max(axis=0)
     parts = {
-        "targets": (_rows(y), y_padding),
-        **({} if sample_weight is None else {"weights": (_rows(sample_weight), 0)}),
+        "targets": (_convert_rows(y), y_padding),
+        **({} if sample_weight is None else {"weights": (_convert_rows(sample_weight), 0)}),
     }
     for name, (rows, value) in parts.items():
         if len(rows) != len(sizes):
@@ -84,7 +84,7 @@ def _bounds(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: i
     return np.unique(np.maximum(-(-quantiles // ROUNDED_TO), 1) * ROUNDED_TO).astype(int)
 
 
-def _rows(given: Any) -> Any:
+def _convert_rows(given: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
     Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.

@@ -277,7 +277,7 @@ def parts_of(data: Any) -> tuple[Any, ...]:
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        return (*(_named(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
+        return (*(_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
     kinds = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else []
     what = f"a {type(data).__name__} of {len(kinds)} ({', '.join(kinds)})" if kinds else f"a {type(data).__name__}"
     raise DataError(f"data() returned {what}, {ORDER}")
@@ -296,10 +296,10 @@ def test_data(part: Any) -> Any:
 
     Raises: DataError: if it is not a data set.
     """
-    return _named(part, "test")
+    return _convert_part(part, "test")
 
 
-def _named(part: Any, name: str) -> Any:
+def _convert_part(part: Any, name: str) -> Any:
     try:
         return as_examples(part)
     except DataError as error:

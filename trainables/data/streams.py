@@ -43,7 +43,7 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
     compete for these draws, so that an element may get another draw in each pass.
     """
     loose = dataset.options().deterministic is False
-    for part in _parts(dataset):
+    for part in _walk_datasets(dataset):
         order = tensorflow_private.order_of(part)
         if order is None:
             continue
@@ -55,10 +55,10 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
     return ""
 
 
-def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
     yield dataset
     for part in tensorflow_private.dataset_inputs(dataset):
-        yield from _parts(part)
+        yield from _walk_datasets(part)
 
 
 RANDOM = "is the dataset random?"

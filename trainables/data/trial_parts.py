@@ -191,7 +191,7 @@ def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
         return data.map(lambda x, y, *given: (x, y, _product(_by_label(y, labels, values, hot=hot), given)))
 
     def of_arrays(x: Any, y: Any, *given: Any) -> Any:
-        found = _whole(np.asarray(y), hot=hot)
+        found = _to_class_indices(np.asarray(y), hot=hot)
         place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
         return x, y, _product(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
 
@@ -251,7 +251,7 @@ def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
     )
 
 
-def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
+def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
     found: np.ndarray[Any, Any] = rows.argmax(-1) if hot else rows
     return found.astype(np.int64)
 
@@ -259,7 +259,7 @@ def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
 def _as_labels(targets: Any) -> Any:
     """Return targets as integers, as Keras's class weights take them; None if they are no labels."""
     hot = _are_one_hot([targets])
-    return None if hot is None else _whole(np.asarray(targets), hot=hot)
+    return None if hot is None else _to_class_indices(np.asarray(targets), hot=hot)
 
 
 def _product(by_label: Any, given: Any) -> Any:

@@ -178,7 +178,7 @@ def differences(files: Sequence[FileFormat], given: Sample, signature: Signature
         folder = Path(temporary)
         _ask(folder, files, given, signature)
         own = any(written.own for written in files)
-        said = _run(folder, with_own=own, on_gpu=on_gpu)
+        said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
         return {written.format: _compared(folder, written, given, said) for written in files}
 
 
@@ -269,7 +269,7 @@ def _stored(leaf: Any) -> dict[str, Any]:
     return {"": lengths, ".texts": np.frombuffer(b"".join(texts), np.uint8)}
 
 
-def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
+def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     """Run the process that predicts; return the last line that it wrote to standard error, or its exit code."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:

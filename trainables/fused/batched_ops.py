@@ -108,7 +108,7 @@ def _flattened(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
-def _of_each(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
+def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
     """Undo `_flattened`."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
@@ -144,7 +144,7 @@ def _transformed(kind: str, given: Any, call: Any) -> Any:
         interpolation=call.get_attr("interpolation"),
         fill_mode=call.get_attr("fill_mode"),
     )
-    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _resized(kind: str, given: Any, call: Any) -> Any:
@@ -157,7 +157,7 @@ def _resized(kind: str, given: Any, call: Any) -> Any:
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
     )
-    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _in_top_k(kind: str, given: Any, call: Any) -> Any:

@@ -75,7 +75,7 @@ def check(
     ``mixed`` has the targets of an example if mixup or cutmix mix them. ``who`` names what trains the trial, for
     messages.
     """
-    _refuse(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
+    _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
         raise NotInFit(
             f"{who} trains this trial, whose losses and metrics take whole-number targets of one example alone, and "
@@ -449,7 +449,7 @@ def _refuse_data(data: Examples, number: int) -> None:
         raise NotInFit(f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own")
 
 
-def _refuse(
+def _refuse_options(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
     """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""

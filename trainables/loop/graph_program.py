@@ -278,7 +278,7 @@ class GraphProgram(Program):
         first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
         chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
-        for chunk, kept in _parts(chunks, batch_size, profile_into):
+        for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
@@ -453,7 +453,9 @@ class _Timed:
             self.waited_s += time.perf_counter() - began
 
 
-def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
+def _split_for_profile(
+    chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None
+) -> Iterator[tuple[Chunk, bool]]:
     """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
     if profile_into is not None:
         yield from stopwatch.profiled_parts(next(chunks), batch_size)

@@ -128,7 +128,7 @@ class AuthorHooks:
         for name, value in metrics.items():
             if name not in logs or not (logs[name] == value or math.isnan(value)):
                 raise Refused(f"on_epoch_end() has changed {name!r} in the logs, expected new names alone")
-        return {name: _number(name, value) for name, value in logs.items()}
+        return {name: _check_logged_number(name, value) for name, value in logs.items()}
 
     @contextmanager
     def _told(self, hook: str) -> Iterator[None]:
@@ -165,7 +165,7 @@ def _is_plain_value(value: object) -> bool:
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
+def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
     """Return a value that was added to the logs as a float; raises Refused if it is no number."""
     try:
         if isinstance(value, str | bytes):
@@ -238,7 +238,7 @@ class Callbacks:
             callback.on_epoch_end(epoch - 1, logs)
             by = f"{type(callback).__name__}.on_epoch_end()"
             for name, value in logs.items():
-                logs[name] = _number(name, value, by=by)
+                logs[name] = _check_logged_number(name, value, by=by)
         return logs
 
     def train_end(self, metrics: Mapping[str, float]) -> None:
@@ -274,11 +274,11 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
-            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _plain(value)
+            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _convert_scalar(value)
     return found
 
 
-def _plain(value: Any) -> Any:
+def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 

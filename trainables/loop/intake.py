@@ -96,11 +96,13 @@ class Intake:
         if partners is None:
             return example
         if cut.parts == 1:
-            return self._mixed(example, _of_each(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
+            return self._mixed(
+                example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws
+            )
         count = cut.stop - cut.start
         halves = (
-            _of_each(lambda t: _cut_rows(t, 0, count), example),
-            _of_each(lambda t: _cut_rows(t, count), example),
+            _map_example(lambda t: _cut_rows(t, 0, count), example),
+            _map_example(lambda t: _cut_rows(t, count), example),
         )
         return self._mixed(*halves, cut, mixing_draws)
 
@@ -183,7 +185,7 @@ class Intake:
         return specs[0]
 
 
-def _of_each(change: Callable[[Any], Any], example: Example) -> Example:
+def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
     x, y, sample_weight = (None if part is None else tf.nest.map_structure(change, part) for part in example)
     return x, y, sample_weight
 

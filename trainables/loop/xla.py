@@ -162,11 +162,11 @@ def _ways(graph: Graph) -> Iterator[CompileMode]:
     if _hindrance(graph):
         return
     if graph.replicas.number > 1:
-        yield CompileMode(ON, _own)
+        yield CompileMode(ON, _compile_gradients)
         return
-    yield CompileMode(ON, _whole)
+    yield CompileMode(ON, _compile_update)
     if graph.whole:
-        yield CompileMode(APART, _without_intake)
+        yield CompileMode(APART, _compile_without_intake)
 
 
 def _hindrance(graph: Graph) -> str:
@@ -218,7 +218,7 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     return call
 
 
-def _whole(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update of one replica that is compiled as a whole, and a function that compiles it for a batch."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
@@ -230,7 +230,7 @@ def _whole(graph: Graph) -> tuple[Update, OneBatch]:
     return update, _as_one_batch(update)
 
 
-def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update compiled without the preparation of examples, and a function that compiles it for a batch."""
     known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
@@ -251,7 +251,7 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     return update, _as_one_batch(update)
 
 
-def _own(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
     once, twice = (
         _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))

@@ -167,8 +167,8 @@ def install_draws() -> None:
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
     _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _pinned)
-    _replace_draw(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
-    _replace_draw(v2, "stateless_random_normal_v2", _normal, rows="counted")
+    _replace_draw(v2, "stateless_random_uniform_v2", _draw_uniform, rows="counted")
+    _replace_draw(v2, "stateless_random_normal_v2", _draw_normal, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_full_int_v2", _as_outside, rows="counted")
     _replace_draw(v2, "stateless_truncated_normal_v2", _refused, rows="cut")
@@ -239,7 +239,7 @@ def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
     )
 
 
-def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
     """Draw uniform numbers in [0, 1) from the low bits of each word, as TensorFlow's kernel does.
 
     The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. Raises CannotCompile for a type that
@@ -263,7 +263,7 @@ def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
 _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
 
 
-def _normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
     """Draw normal numbers with the Box-Muller transform, two from each pair of words."""
     dtype = tf.as_dtype(given.get("dtype", tf.float32))
     if dtype not in _MANTISSA:

@@ -319,7 +319,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
     """Return a copy made by saving and loading, which keeps what `adapt` has computed; the value if that fails."""
     own = {type(value).__name__: type(value)}
     try:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _named(value, name):
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _rename_layer(value, name):
             warnings.simplefilter("ignore")  # lookup layers have no weights to build
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
@@ -329,7 +329,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
 
 
 @contextmanager
-def _named(value: Any, name: str) -> Iterator[None]:
+def _rename_layer(value: Any, name: str) -> Iterator[None]:
     """Rename a layer inside the block.
 
     Its default name depends on the number of layers that the process has made, and checkpoints are read by name.

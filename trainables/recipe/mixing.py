@@ -153,9 +153,9 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
     """
     mixup, cutmix = (None if n is None else tf.convert_to_tensor(n) for n in (mixing.mixup, mixing.cutmix))
     if cutmix is None:
-        return _share(mixup, draws), None, None
-    rest = _share(cutmix, draws)
-    share = tf.ones_like(rest) if mixup is None else _share(mixup, draws)
+        return _draw_share(mixup, draws), None, None
+    rest = _draw_share(cutmix, draws)
+    share = tf.ones_like(rest) if mixup is None else _draw_share(mixup, draws)
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
     u = draws.uniform((3,))
@@ -170,7 +170,7 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
     return tf.where(pasted, 1.0 - area, share), box, pasted
 
 
-def _share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
+def _draw_share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
     return tf.where(alpha > 0, draws.beta(tf.where(alpha > 0, alpha, 1.0)), 1.0)
 
 

@@ -361,14 +361,14 @@ def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, An
         shares, counted = tried.replicas.run(on_each, given)
         return tried.replicas.sums(shares), tried.replicas.sums(counted)
 
-    settles = _settled(tried.layers) if tried.micro_batches > 1 else nullcontext()
+    settles = _use_moving_statistics(tried.layers) if tried.micro_batches > 1 else nullcontext()
     with settles:
         run = tf.function(found, input_signature=signature, autograph=False)
         return run, run.get_concrete_function().graph
 
 
 @contextmanager
-def _settled(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
     """Make batch normalisation use its moving statistics; the statistics of micro-batches are known to differ."""
     with ExitStack() as stack:
         for layer in layers:
@@ -430,7 +430,7 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
             if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # inside a loop or branch
                 continue
             if output.dtype.is_floating and output.shape.rank:
-                called[id(cut)].append((layer, *_of_each(output, cut)))
+                called[id(cut)].append((layer, *_average_outputs(output, cut)))
         return outputs
 
     with ExitStack() as stack:
@@ -443,7 +443,7 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
         yield
 
 
-def _of_each(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
+def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
     """Return a weighted mean of each example's outputs, at its position in the batch, and 1 if the rows do not match.
 
     Examples of other slices get 0, and so do all if the output has another number of rows than the slice.

@@ -48,7 +48,7 @@ def install() -> None:
     _replace(keras_private.random_module, keras_private.DRAW_SEED, _seed)
     _replace(keras_private.random_module, "dropout", _dropout)
     for name in WHOLE:
-        _replace(keras_private.random_module, name, _whole)
+        _replace(keras_private.random_module, name, _draw_unsliced)
     for name, stateless in STATELESS.items():
         _replace(tensorflow_private.gen_random_ops, name, functools.partial(_without_state, stateless))
 
@@ -164,7 +164,7 @@ def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, A
     return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
 
 
-def _whole(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
     if cut is not None and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
     return original(**given)

@@ -125,13 +125,13 @@ def entered(piece: Slice) -> Iterator[Slice]:
     before, piece.graph = current(), tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
-        with drawn_for(_rows(piece)):
+        with drawn_for(_find_drawn_rows(piece)):
             yield piece
     finally:
         _present.slice = before
 
 
-def _rows(piece: Slice) -> DrawnRows | None:
+def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
     """Return the rows to draw for; None for those of the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):

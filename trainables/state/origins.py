@@ -66,7 +66,7 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")
         if callable(initial) and not shards:  # TensorFlow inspects the signature of a shard's initial value
-            arguments["initial_value"] = lambda: _on_host(initial)
+            arguments["initial_value"] = lambda: _initialize_on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
@@ -102,7 +102,7 @@ def initialises() -> bool:
     return getattr(_present, "initialises", False)
 
 
-def _on_host(initial: Callable[[], Any]) -> Any:
+def _initialize_on_host(initial: Callable[[], Any]) -> Any:
     before, _present.initialises = initialises(), True
     try:
         with tf.device(_HOST):

@@ -58,7 +58,7 @@ class State:
         Variables that an earlier trial of another trainable has changed are restored first.
         Raises: NotOwned, NotInScope or origins.Kept: if a variable cannot be reset.
         """
-        _refuse(graphs)
+        _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
         self._held: dict[str, Held] = {}
         self._by_identity: dict[int, Held] = {}
@@ -279,7 +279,7 @@ def _touched(graphs: Sequence[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _refuse(graphs: Sequence[Any]) -> None:
+def _refuse_operations(graphs: Sequence[Any]) -> None:
     for graph in graphs:
         for kind, name in draws.operations(graph):
             if kind in _TABLES:
