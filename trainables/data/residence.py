@@ -67,7 +67,7 @@ def shared(
     return _write_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
 
 
-def written(arrays: Any) -> Any:
+def map_converted_arrays(arrays: Any) -> Any:
     """Return the same arrays, each `ConvertedArray` replaced by a map of a temporary file, deleted at once."""
     if not any(isinstance(leaf, ConvertedArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
@@ -92,7 +92,7 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
 
 
 def _write_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
-    return (written(loaded[0]), written(loaded[1])), reads
+    return (map_converted_arrays(loaded[0]), map_converted_arrays(loaded[1])), reads
 
 
 def _find(folder: Path, hp: Hyperparameters) -> Path | None:
@@ -222,7 +222,7 @@ RESIDENT_ON_GPU = 2 * 2**30
 ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 
 
-def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
+def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     """Return the arrays as tensors on every device of the strategy; integers are packed if GPUs could not gather them.
 
     CPU devices alias what `aliasable` allows. With ``given_away``, they also alias other aligned numeric arrays,
@@ -236,7 +236,7 @@ def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
 
 
 def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """Return each part on its own device of this process, as `put` does for arrays that are given away.
+    """Return each part on its own device of this process, as `put_on_devices` does for arrays that are given away.
 
     All parts must have the same shapes.
     """
@@ -287,7 +287,7 @@ def aliasable(leaf: Any) -> bool:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array that `put` can alias on a CPU device, unless it holds objects."""
+    """Return an uninitialised array that `put_on_devices` can alias on a CPU device, unless it holds objects."""
     if dtype.hasobject:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

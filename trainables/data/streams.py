@@ -26,7 +26,7 @@ from trainables.data.passes import (
     chunk_rows,
     held_out_size,
     in_order,
-    placed,
+    place_chunk,
     rows_of,
     updates,
 )
@@ -226,7 +226,7 @@ def _read_share(
         expected = int(mine.sum())
         if found != expected:
             raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield placed(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
+        yield place_chunk(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
     if _next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 

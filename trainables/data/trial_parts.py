@@ -70,7 +70,7 @@ def _concatenated(one: Any, other: Any) -> Any:
     return np.concatenate([np.asarray(one), np.asarray(other)])
 
 
-def joined(train: Any, validation: Any) -> Any:
+def join_data(train: Any, validation: Any) -> Any:
     """Return training and validation data as one data set.
 
     Raises: DataError: if there is no validation data, or the two are not of one kind.

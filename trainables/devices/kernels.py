@@ -20,7 +20,7 @@ SMALL = 4096
 FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
 
 
-def on_host(graph: Any) -> list[str]:
+def find_host_operations(graph: Any) -> list[str]:
     """Return what in a graph and its functions moves data to the host, such as "GatherV2 of uint8: no kernel".
 
     Tensors are data if they have more than `SMALL` elements, or an unknown number.

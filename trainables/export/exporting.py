@@ -31,7 +31,7 @@ from trainables.replicas import slices
 from trainables.state.owned import raw_of
 
 
-def check(trial: ReadyTrial, formats: Sequence[str]) -> None:
+def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     """Raise NotExportable for what can be known without the model's numbers."""
     model_files.check_formats(formats)
     if not own_methods(trial.program.model, "call"):
@@ -52,7 +52,7 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         )
     metrics, drifting = evaluated(trial)
     signature = model_files.signature(model, plain.example)
-    files = [model_files.write(model, folder, kind, signature) for kind in formats]
+    files = [model_files.write_format(model, folder, kind, signature) for kind in formats]
     found = differences(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
         files={one.format: one.path.name for one in files},

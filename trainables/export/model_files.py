@@ -76,7 +76,7 @@ def served(model: keras.Model, given: Signature) -> keras.Model:
     return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
 
 
-def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> FileFormat:
+def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> FileFormat:
     """Write one format.
 
     Raises: NotExportable: if Keras or a converter fails.

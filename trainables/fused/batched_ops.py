@@ -69,7 +69,7 @@ def looked_up() -> Iterator[list[Lookup]]:
 
 
 @functools.cache
-def install() -> None:
+def install_converters() -> None:
     """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
@@ -81,7 +81,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 
     Raises Refused for an operation without a batched form.
     """
-    install()
+    install_converters()
     try:
         return tf.vectorized_map(function, values, fallback_to_while_loop=False, warn=False)
     except ValueError as error:

@@ -73,7 +73,7 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
     return trial.program
 
 
-def alike(one: ReadyTrial, other: ReadyTrial) -> bool:
+def can_fuse(one: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials have the same program, and batches of the same examples."""
     return (
         one.program is other.program
@@ -219,7 +219,7 @@ class FusedGroup:
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.hold(member)
-        if first is not None and not alike(member.trial, first.trial):
+        if first is not None and not can_fuse(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)
 

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from trainables import tensorflow_private
 from trainables.data.chunks import Chunk, updates
-from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
+from trainables.data.passes import Batches, Examples, HeldOut, Walk, split_by_batch_size
 from trainables.data.share import Share
 from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas
@@ -170,7 +170,7 @@ class GraphProgram(Program):
         tried = additivity.ProgramUnderTest(
             graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches
         )
-        additivity.check(tried, graph.modes(validates=validates), train)
+        additivity.check_additivity(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether the loss or metrics of the first examples change in batches of the training's size.
@@ -331,7 +331,7 @@ class GraphProgram(Program):
         return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-        return alike(chunks, batch_size) if self._graph.replicas.span_processes else chunks
+        return split_by_batch_size(chunks, batch_size) if self._graph.replicas.span_processes else chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]

@@ -388,7 +388,7 @@ def spoils(program: Any, before: Wheel) -> bool:
     )
 
 
-def freeze(program: Any, layers: Sequence[bool]) -> None:
+def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
     """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):

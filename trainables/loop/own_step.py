@@ -17,7 +17,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.data.passes import gather_examples
-from trainables.devices.replicas import Replicas, gathered
+from trainables.devices.replicas import Replicas, gather_rows
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Example, Intake
@@ -176,7 +176,7 @@ class AuthorStep(Step):
             return values
         if self._micro_batches > 1:
             raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
-        return gathered(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
+        return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return one mode for each distinct turn and, if the trial validates, one for evaluation.
@@ -232,9 +232,9 @@ def is_own(author: Author) -> bool:
     return False
 
 
-def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
+def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
-    return author_updates.turns(author.updates(hp, model)) if is_own(author) else ()
+    return author_updates.parse_turns(author.updates(hp, model)) if is_own(author) else ()
 
 
 def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
@@ -281,7 +281,7 @@ def by_itself(author: Author, model: keras.Model) -> str:
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
+def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
     Raises Refused for options and networks that cannot be trained in this way.
@@ -306,8 +306,8 @@ def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) 
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     losses: tuple[Any, ...] = ()
     if compiles:
-        keras_corrections.build_symbolically(model, author.first_example)
-        losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
+        keras_corrections.create_variables(model, author.first_example)
+        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "

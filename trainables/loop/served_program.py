@@ -184,16 +184,16 @@ class ServedProgram(Program):
         _refuse_asynchronous(wanted.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
-        keras_corrections.build_symbolically(model, example)
+        keras_corrections.create_variables(model, example)
         if parts.options.get("loss") is None:
             keras_corrections.check_added_losses(model, example)
-        losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
+        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
         owned.check_scope(model, replicas)
         self.model, self.parts = model, parts
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)
-        self._bounds = clipping.bounds(made.hp)
+        self._bounds = clipping.read_bounds(made.hp)
         self._whole, self._tables = weights(model, parts.optimizer)
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]

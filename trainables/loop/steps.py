@@ -48,7 +48,7 @@ class Step(ABC):
     follows_the_rate = True
 
     def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | Noted] = ()) -> None:
-        """Create a step with the losses that `global_losses.install` has returned for the model."""
+        """Create a step with the losses that `global_losses.replace_losses` has returned for the model."""
         self.model, self.global_losses = model, losses
 
     @property

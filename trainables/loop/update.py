@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainables.data.passes import gather_examples
 from trainables.devices.precision import LossScale
-from trainables.devices.replicas import Replicas, gathered, sums
+from trainables.devices.replicas import Replicas, gather_rows, sums
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
@@ -257,7 +257,7 @@ class Graph:
         added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
         found = sums([*added, *more])
         totals, others = iter(found[: len(added)]), found[len(added) :]
-        of_rows = iter(gathered([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
+        of_rows = iter(gather_rows([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
         gradients = [
             (*next(of_rows), g[2]) if rows else (next(totals), *g[1:]) if isinstance(g, tuple) else next(totals)
             for g, rows in zip(gradients, follow, strict=True)

@@ -24,7 +24,7 @@ from trainables.devices.replicas import MEET
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.draws import CannotCompile, compiling, on_host
+from trainables.numbers.draws import CannotCompile, compiling, place_on_host
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers, slices
 
@@ -208,7 +208,7 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     compiled = tf.function(traced, autograph=False, jit_compile=True)
 
     def call(*given: Any) -> Any:
-        with on_host():
+        with place_on_host():
             given = [tf.identity(generator.state.value) for generator in generators], *given
         arguments = compiled.get_concrete_function(*given).inputs  # including captured tensors
         if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):

@@ -27,7 +27,7 @@ def kinds(hp: Hyperparameters) -> tuple[str, ...]:
     return found
 
 
-def bounds(hp: Hyperparameters) -> dict[str, float]:
+def read_bounds(hp: Hyperparameters) -> dict[str, float]:
     """Return the bound of the trial's kind of clipping, as a number that is fixed in the graph."""
     return {kind: hp.number(kind, standard=True) for kind in kinds(hp)}
 

@@ -40,7 +40,7 @@ def chosen(model: keras.Model, pattern: str) -> Found:
     return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
 
 
-def freeze(model: keras.Model, hp: Hyperparameters) -> None:
+def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
 
     Without this parameter, nothing is changed.

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from trainables import keras_private
 from trainables.data.passes import Examples, batch_specs
-from trainables.data.share import bounds, filled
+from trainables.data.share import compute_bounds, filled
 from trainables.devices.precision import HALF, RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
@@ -111,7 +111,7 @@ class ExampleResults:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
+def check_additivity(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
@@ -295,7 +295,7 @@ def _size(examples: Any) -> int:
 
 def _cuts(size: int, parts: int) -> list[list[int]]:
     """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
-    even = [bounds(size, i, parts)[0] for i in range(parts + 1)]
+    even = [compute_bounds(size, i, parts)[0] for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
@@ -425,7 +425,7 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         outputs = original(*args, **kwargs)
-        cut = slices.current()
+        cut = slices.get_current_slice()
         for output in tf.nest.flatten(outputs):
             if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # inside a loop or branch
                 continue

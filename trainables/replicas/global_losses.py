@@ -39,7 +39,7 @@ class GlobalLoss:
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         value = self._of_slice(cut, y_true, y_pred, sample_weight)
         if cut is not None:
             _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
@@ -102,7 +102,7 @@ class Noted:
         self.name, self.loss, self._weight = name, loss, weight
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         loss, y_true = _of_mixture(self.loss, cut, y_true)
         value = loss(y_true, y_pred, sample_weight)
         if cut is not None:
@@ -164,7 +164,7 @@ def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) 
     return _Mixed(loss, mixture), mixture.own
 
 
-def install(
+def replace_losses(
     model: keras.Model,
     weights: Mapping[str, LiveNumber | float],
     batch: tuple[Any, ...] | None,

@@ -25,7 +25,7 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private, tensorflow_private
-from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, on_host
+from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, place_on_host
 from trainables.numbers.live import LiveNumber
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
@@ -42,7 +42,7 @@ class NotPerExample(Exception):
 _here = threading.local()
 
 
-def install() -> None:
+def replace_random_functions() -> None:
     """Replace random functions once per process; without effect outside slices and `following_the_trial`."""
     install_draws()
     _replace(keras_private.random_module, keras_private.DRAW_SEED, _seed)
@@ -66,7 +66,7 @@ def following_the_trial() -> Iterator[Making]:
 
     The trial has seeded Python's generator; Keras would use one that lives as long as the process.
     """
-    install()
+    replace_random_functions()
     _here.making = making = Making()
     try:
         yield making
@@ -104,7 +104,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         within = cut is not None and cut.draws is not None
         if not within and getattr(_here, "making", None) is None:
             return original(*args, **kwargs)
@@ -123,7 +123,7 @@ def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
         return cut.draws.key() if seed is None else original(seed)
     if cut.seeds == "keyed":
         return cut.draws.key()
-    with on_host():
+    with place_on_host():
         return keras_private.cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
 
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from trainables import keras_private
 
 
-def install(model: keras.Model, adding: Collection[int]) -> None:
+def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
     """Recompute the activations of those layers that depend only on their inputs and trainable weights.
 
     Layers with state or random draws (batch normalisation, dropout) would update or draw twice, so their activations

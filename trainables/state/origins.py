@@ -78,7 +78,7 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
         yield
 
 
-def check(variables: Mapping[str, Any], record: CreatedVariables) -> None:
+def check_origins(variables: Mapping[str, Any], record: CreatedVariables) -> None:
     """Raise Kept if an earlier trial has created a variable.
 
     Variables older than all trials are accepted: they are the same in a fresh process.
@@ -92,7 +92,7 @@ def check(variables: Mapping[str, Any], record: CreatedVariables) -> None:
             )
 
 
-def is_constant(value: np.ndarray[Any, Any]) -> bool:
+def has_one_value(value: np.ndarray[Any, Any]) -> bool:
     """Return whether all elements are equal, so that nothing was drawn."""
     return value.size == 0 or bool((value == value.flat[0]).all())
 

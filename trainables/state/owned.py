@@ -84,7 +84,7 @@ class State:
                 f"made outside of the strategy's scope: {', '.join(outside)}, used by {replicas.number} "
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
-        origins.check(strays, record)
+        origins.check_origins(strays, record)
 
     def will_train(self) -> None:
         """Register that the variables are about to change."""
@@ -108,11 +108,11 @@ class State:
     def is_drawn(self, raw: Any) -> bool:
         """Return whether a variable belongs to this state and had initial values that are not all equal."""
         held = self._by_identity.get(id(raw))
-        return held is not None and any(not origins.is_constant(value) for value in held.initial)
+        return held is not None and any(not origins.has_one_value(value) for value in held.initial)
 
     def written(self, graph: Any) -> dict[str, Held]:
         """Return the variables of this state that a traced graph writes, by path."""
-        handles = written(graph)
+        handles = find_written_variables(graph)
         return {
             path: held
             for path, held in self._held.items()
@@ -172,7 +172,7 @@ class State:
 _trained: list[State] = []  # states in this process that trials may have changed
 
 
-def written(graph: Any, first: int = 0) -> set[int]:
+def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
     found = {
         id(tensor): tensor
@@ -217,7 +217,7 @@ class Before:
     def put_back(self, unless: Any = False) -> None:
         """Restore all values bit for bit, unless ``unless`` is true."""
         eager = tf.executing_eagerly()
-        handles = set() if eager else written(self._graph, self._first)
+        handles = set() if eager else find_written_variables(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
@@ -253,7 +253,7 @@ def _name(variable: Any) -> str:
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     """Return the value; if all elements are equal, such as an optimizer's zeros, as a view of one number."""
     value: np.ndarray[Any, Any] = component.numpy()
-    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
+    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.has_one_value(value) else value
 
 
 def variables_of(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
