@@ -103,28 +103,28 @@ def _dimensions(tensor: tf.Tensor) -> list[Any]:
     return [tf.shape(tensor)[i] if n is None else n for i, n in enumerate(tensor.shape.as_list())]
 
 
-def _flattened(tensor: tf.Tensor) -> tf.Tensor:
+def _flatten(tensor: tf.Tensor) -> tf.Tensor:
     """Return a tensor with its first two dimensions joined: the examples of all trials one after the other."""
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
 def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """Undo `_flattened`."""
+    """Undo `_flatten`."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
 
 
-def _l2_loss(kind: str, given: Any, call: Any) -> Any:
+def _convert_l2_loss(kind: str, given: Any, call: Any) -> Any:
     x = call.stacked_input(0)
     return _wrapped(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
-def _bitcast(kind: str, given: Any, call: Any) -> Any:
+def _convert_bitcast(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
-def _zeros_like(kind: str, given: Any, call: Any) -> Any:
+def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
     """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
@@ -132,13 +132,13 @@ def _zeros_like(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.zeros_like(tensor), stacked=stacked)
 
 
-def _transformed(kind: str, given: Any, call: Any) -> Any:
+def _convert_transform(kind: str, given: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
-        images=_flattened(images),
-        transforms=_flattened(transforms),
+        images=_flatten(images),
+        transforms=_flatten(transforms),
         output_shape=call.unstacked_input(2),
         fill_value=call.unstacked_input(3),
         interpolation=call.get_attr("interpolation"),
@@ -147,12 +147,12 @@ def _transformed(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _resized(kind: str, given: Any, call: Any) -> Any:
+def _convert_resize(kind: str, given: Any, call: Any) -> Any:
     """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
     found = getattr(tf.raw_ops, kind)(
-        images=_flattened(images),
+        images=_flatten(images),
         size=call.unstacked_input(1),
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
@@ -160,17 +160,17 @@ def _resized(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _in_top_k(kind: str, given: Any, call: Any) -> Any:
+def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
     """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
-        predictions=_flattened(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
+        predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
     return _wrapped(tf.reshape(found, tf.shape(targets)))
 
 
-def _of_stacked(kind: str, given: Any, call: Any) -> Any:
+def _convert_stacked(kind: str, given: Any, call: Any) -> Any:
     """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
     call.stack_inputs([0])
     return given(call)
@@ -212,7 +212,7 @@ def _convert_gather(kind: str, given: Any, call: Any) -> Any:
     return found
 
 
-def _multiplied(kind: str, given: Any, call: Any) -> Any:
+def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
     """Multiply examples that all trials share by each trial's weights.
 
     TensorFlow's own form would copy the weights side by side.
@@ -227,7 +227,7 @@ def _multiplied(kind: str, given: Any, call: Any) -> Any:
 # Loops over time steps
 
 
-def _looped(kind: str, given: Any, call: Any) -> Any:
+def _convert_loop(kind: str, given: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
     TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
@@ -356,7 +356,7 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
     return tf.stack([compute(*tensors) for tensors in of_trials])
 
 
-def _convolved(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
     """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
@@ -372,7 +372,7 @@ def _convolved(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(_apart(found, trials))
 
 
-def _convolved_input(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
     """Return the gradients of all trials' images."""
     if not call.input(1).is_stacked:
         return given(call)
@@ -395,7 +395,7 @@ def _convolved_input(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(of_each)
 
 
-def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
     """Return the gradients of all trials' filters."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return given(call)
@@ -417,19 +417,19 @@ def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
-    (("L2Loss",), _l2_loss),
-    (("Bitcast",), _bitcast),
-    (("ZerosLike",), _zeros_like),
-    (("ImageProjectiveTransformV3",), _transformed),
-    (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _resized),
-    (("InTopKV2",), _in_top_k),
+    (("L2Loss",), _convert_l2_loss),
+    (("Bitcast",), _convert_bitcast),
+    (("ZerosLike",), _convert_zeros_like),
+    (("ImageProjectiveTransformV3",), _convert_transform),
+    (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _convert_resize),
+    (("InTopKV2",), _convert_in_top_k),
     (("GatherV2",), _convert_gather),
-    (("DepthwiseConv2dNative",), _of_stacked),
-    (("MatMul",), _multiplied),
-    (("StatelessWhile", "While"), _looped),
-    (("Conv2D",), _convolved),
-    (("Conv2DBackpropInput",), _convolved_input),
-    (("Conv2DBackpropFilter",), _convolved_filter),
+    (("DepthwiseConv2dNative",), _convert_stacked),
+    (("MatMul",), _convert_multiply),
+    (("StatelessWhile", "While"), _convert_loop),
+    (("Conv2D",), _convert_convolution),
+    (("Conv2DBackpropInput",), _convert_convolution_input),
+    (("Conv2DBackpropFilter",), _convert_convolution_filter),
     (
         (
             "StatelessRandomGetKeyCounter",
