@@ -183,7 +183,9 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     All batches of a run have ``batch_size`` rows, except possibly the last one.
     """
     batch_size, seed, number = which.batch_size, which.seed, which.number
-    seeds = [None if seed is None else mixed(seed, i) for i in range(len(sizes))]
+    seeds: list[int | None] = [None] * len(sizes)
+    if seed is not None:
+        seeds = [mixed(seed, i) for i in range(len(sizes))]
     orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
     batches = [
         (bucket, order[start : start + batch_size])

@@ -267,7 +267,9 @@ def classes(path: str | Path) -> tuple[str, ...]:
     Raises: DataError: if there are none.
     """
     root = Path(path)
-    names = sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else []
+    names: list[str] = []
+    if root.is_dir():
+        names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     if not names:
         raise DataError(f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class")
     return tuple(names)

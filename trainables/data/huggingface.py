@@ -39,8 +39,10 @@ def columns(
             f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
         )
     found = {name: _column(dataset.select_columns([name]), name) for name in wanted}
-    x = found[inputs] if isinstance(inputs, str) else {name: found[name] for name in names}
-    return (x, *(found[name] for name in wanted[len(names) :]))
+    others = [found[name] for name in wanted[len(names) :]]
+    if isinstance(inputs, str):
+        return (found[inputs], *others)
+    return ({name: found[name] for name in names}, *others)
 
 
 def _column(dataset: Any, name: str) -> Any:

@@ -73,9 +73,11 @@ def map_converted_arrays(arrays: Any) -> Any:
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
-        return tf.nest.map_structure(
-            lambda leaf: _write_and_map(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf, arrays
-        )
+
+        def map_leaf(leaf: Any) -> Any:
+            return _write_and_map(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf
+
+        return tf.nest.map_structure(map_leaf, arrays)
 
 
 def _write_and_map(rows: ConvertedArray, file: Path) -> Any:

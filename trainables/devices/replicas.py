@@ -136,7 +136,9 @@ def of_each_replica(values: tf.Tensor) -> tf.Tensor:
 def gather_rows(values: Any) -> Any:
     """Return the concatenated rows of all replicas, for each tensor of a structure; called on each replica."""
     context = _meeting(tf.nest.flatten(values))
-    return values if context is None else tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
+    if context is None:
+        return values
+    return tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
 
 
 def _meeting(values: Sequence[Any]) -> Any:
