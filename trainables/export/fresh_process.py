@@ -42,7 +42,9 @@ def _write_predictions(one: dict[str, Any], request: dict[str, Any], folder: Pat
         leaves = [_leaf(file, f"{i:03d}") for i in range(len(request["names"]))]
     run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[one["format"]](one, request)
     size, step = len(leaves[0]), request["batch_size"]
-    parts = [run([leaf[start : start + step] for leaf in leaves]) for start in range(0, size, step)]
+    parts = []
+    for start in range(0, size, step):
+        parts.append(run([leaf[start : start + step] for leaf in leaves]))
     outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
     named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
     np.savez(folder / f"{one['format']}.npz", **named)

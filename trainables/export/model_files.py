@@ -187,7 +187,10 @@ def _names(inputs: Any, path: str) -> list[str]:
         pairs = [(f"input_{i}", value) for i, value in enumerate(inputs)]
     else:
         return [re.sub(r"\W", "_", path)]
-    return [name for key, value in pairs for name in _names(value, f"{path}_{key}" if path else key)]
+    names = []
+    for key, value in pairs:
+        names += _names(value, f"{path}_{key}" if path else key)
+    return names
 
 
 def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:

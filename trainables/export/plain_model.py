@@ -94,10 +94,11 @@ def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
-    weights = ([v for v in variables if not is_seed(v.value)] for variables in (trained, fresh))
+    trained_weights = [v for v in trained if not is_seed(v.value)]
+    fresh_weights = [v for v in fresh if not is_seed(v.value)]
     seeds = {v.path: v for v in trained if is_seed(v.value)}
     of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
-    return [*_by_place(*weights), *of_seeds]
+    return [*_by_place(trained_weights, fresh_weights), *of_seeds]
 
 
 def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -157,9 +158,13 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
         raise NotExportable(
             "the model reads texts that are not those of the data, so that there is nothing to try it with"
         )
-    return keras.tree.map_structure(
-        lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
-    )
+    return keras.tree.map_structure(_make_zeros, declared)
+
+
+def _make_zeros(declared: Any) -> np.ndarray[Any, Any]:
+    """Return zeros for a declared input: one example, whose unknown sizes are 1."""
+    sizes = [size or 1 for size in declared.shape[1:]]
+    return np.zeros([1, *sizes], declared.dtype)
 
 
 def _have_same_structure(one: Any, other: Any) -> bool:
@@ -174,8 +179,9 @@ def _have_same_structure(one: Any, other: Any) -> bool:
 
 def _fits(declared: Any, leaf: Any) -> bool:
     """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
-    sizes = [[size for size in shape[1:] if size != 1] for shape in (declared.shape, leaf.shape)]
-    return len(sizes[0]) == len(sizes[1]) and all(a is None or a == b for a, b in zip(*sizes, strict=True))
+    expected = [size for size in declared.shape[1:] if size != 1]
+    sizes = [size for size in leaf.shape[1:] if size != 1]
+    return len(expected) == len(sizes) and all(a is None or a == b for a, b in zip(expected, sizes, strict=True))
 
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:

@@ -196,11 +196,11 @@ class Live:
         ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
         each replica.
         """
-        return [
-            name
-            for name, entry in self._entries.items()
-            if not any(id(part.handle) in captured for part in components(entry.number.variable))
-        ]
+        outside = []
+        for name, entry in self._entries.items():
+            if not any(id(part.handle) in captured for part in components(entry.number.variable)):
+                outside.append(name)
+        return outside
 
     def set(self, hp: Hyperparameters) -> None:
         """Assign the values of another trial."""

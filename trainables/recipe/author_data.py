@@ -181,8 +181,12 @@ class AuthorData:
         """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
         with self._surroundings.watched(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
-        whole = trial_parts.cut_of(assignment) != trial_parts.PARTS
-        data = train if validation is None else trial_parts.join_data(train, validation) if whole else validation
+        if validation is None:
+            data = train
+        elif trial_parts.cut_of(assignment) == trial_parts.PARTS:
+            data = validation
+        else:
+            data = trial_parts.join_data(train, validation)
         return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.map_converted_arrays(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
@@ -262,11 +266,9 @@ def _arrays(data: Examples) -> ArraySplit:
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if a trial caches them."""
     front = features.in_front(author, hp) if features.are_cached(author, hp) else None
-    return (
-        parts
-        if front is None
-        else DataParts(*(features.compute_features(front, part, placement.devices[0]) for part in parts))
-    )
+    if front is None:
+        return parts
+    return DataParts(*(features.compute_features(front, part, placement.devices[0]) for part in parts))
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:

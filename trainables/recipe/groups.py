@@ -55,7 +55,8 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
             raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
         found = layers[:frozen]
     else:
-        patterns = [str(pattern) for pattern in frozen] if isinstance(frozen, list) else [str(frozen)]
+        listed = frozen if isinstance(frozen, list) else [frozen]
+        patterns = [str(pattern) for pattern in listed]
         named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
         found = [layer for pairs in named_ones for _, layer in pairs]
     for layer in found:
@@ -160,9 +161,11 @@ class Grouped(keras.optimizers.Optimizer):
         clipped = keras_private.clip_gradients(self, [g for g, _ in known])
         pairs = [(g, v, self._part(v)) for g, (_, v) in zip(clipped, known, strict=True)]
         bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
-        pairs = [(next(bounded) if part.is_the_trials else g, v, part) for g, v, part in pairs]
+        bounded_pairs = []
+        for g, v, part in pairs:
+            bounded_pairs.append((next(bounded) if part.is_the_trials else g, v, part))
         for part in self.parts:
-            mine = [(g, v) for g, v, its in pairs if its is part]
+            mine = [(g, v) for g, v, its in bounded_pairs if its is part]
             if not mine:
                 continue
             if part.factors is not None:
@@ -186,7 +189,9 @@ def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimi
     """Return an optimizer and the optimizers that it consists of."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *parts(optimizer.inner_optimizer)]
-    return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+    if isinstance(optimizer, Grouped):
+        return [optimizer, *(part.optimizer for part in optimizer.parts)]
+    return [optimizer]
 
 
 def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
@@ -419,6 +424,10 @@ def _heights(model: keras.Model) -> dict[int, int]:
 
 
 def _in_order(model: keras.Model) -> list[keras.Layer]:
-    return [
-        part for layer in model.layers for part in (_in_order(layer) if isinstance(layer, keras.Model) else [layer])
-    ]
+    layers: list[keras.Layer] = []
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            layers += _in_order(layer)
+        else:
+            layers.append(layer)
+    return layers

@@ -151,7 +151,8 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
 
     The last two are None without cutmix.
     """
-    mixup, cutmix = (None if n is None else tf.convert_to_tensor(n) for n in (mixing.mixup, mixing.cutmix))
+    mixup = None if mixing.mixup is None else tf.convert_to_tensor(mixing.mixup)
+    cutmix = None if mixing.cutmix is None else tf.convert_to_tensor(mixing.cutmix)
     if cutmix is None:
         return _draw_share(mixup, draws), None, None
     rest = _draw_share(cutmix, draws)

@@ -143,8 +143,10 @@ def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     try:
         return kind(**rate, **given)
     except (TypeError, ValueError) as error:
-        told = f" with {', '.join(f'{arg}={value!r}' for arg, value in given.items())}" if given else ""
-        raise ValueError(f"optimizer {name}{told}: {error}") from error
+        with_arguments = ""
+        if given:
+            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in given.items())
+        raise ValueError(f"optimizer {name}{with_arguments}: {error}") from error
 
 
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:

@@ -156,10 +156,12 @@ def rates(
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
-    factors = [
-        (i + 1) / warmup if i < warmup else schedule(Moment((i - warmup) / decay, i / count))
-        for i in range(first, first + count)
-    ]
+    factors = []
+    for i in range(first, first + count):
+        if i < warmup:
+            factors.append((i + 1) / warmup)
+        else:
+            factors.append(schedule(Moment((i - warmup) / decay, i / count)))
     return np.asarray([peak * factor for factor in factors], np.float32)
 
 
