@@ -100,7 +100,11 @@ def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
 
 
 def _dimensions(tensor: tf.Tensor) -> list[Any]:
-    return [tf.shape(tensor)[i] if n is None else n for i, n in enumerate(tensor.shape.as_list())]
+    """Return the sizes of a tensor: numbers, and tensors where a size is unknown while tracing."""
+    sizes: list[Any] = []
+    for i, size in enumerate(tensor.shape.as_list()):
+        sizes.append(tf.shape(tensor)[i] if size is None else size)
+    return sizes
 
 
 def _flatten(tensor: tf.Tensor) -> tf.Tensor:
@@ -185,10 +189,14 @@ def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     inputs = [call.input(i) for i in range(call.num_inputs)]
     if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
         raise ValueError(f"{MISSING}{kind}, whose seed or numbers differ between trials")
-    each = [tf.gather(one.t, streams.first) if one.is_stacked else one.t for one in inputs]
+    by_stream = []
+    for one in inputs:
+        by_stream.append(tf.gather(one.t, streams.first) if one.is_stacked else one.t)
     made = []
     for number in range(streams.count):
-        own = [t[number] if one.is_stacked else t for t, one in zip(each, inputs, strict=True)]
+        own = []
+        for tensor, one in zip(by_stream, inputs, strict=True):
+            own.append(tensor[number] if one.is_stacked else tensor)
         made.append(
             tensorflow_private.create_operation(
                 kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
@@ -323,8 +331,10 @@ def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
 
 def _attributes(call: Any) -> dict[str, Any]:
     """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
-    found = {name: call.get_attr(name) for name in ("strides", "padding", "dilations", "data_format")}
-    found = {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
+    found: dict[str, Any] = {}
+    for name in ("strides", "padding", "dilations", "data_format"):
+        value = call.get_attr(name)
+        found[name] = value.decode() if isinstance(value, bytes) else value
     if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
         raise ValueError(f"{MISSING}{call.op_type} with channels first")
     return found

@@ -153,7 +153,10 @@ class GraphProgram(Program):
         self.sets_no_rate |= self.optimizer_is_idle
         written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
         # Without validation data, evaluation is traced later, for the test data.
-        self._counts = [self.state[path].raw for path in self.state] if validation is None else written
+        if validation is None:
+            self._counts = [self.state[path].raw for path in self.state]
+        else:
+            self._counts = written
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
@@ -425,14 +428,16 @@ def common(kinds: Sequence[Any]) -> Any:
     """
 
     def of(*values: Any) -> Any:
-        first, *rest = (
-            tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else tensorflow_private.type_spec(v) for v in values
-        )
+        first, *rest = map(_type_spec_of, values)
         if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order of examples, or their rates
             return tf.TensorSpec([None], first.dtype)
         return first.most_specific_common_supertype(rest)
 
     return tf.nest.map_structure(of, *kinds)
+
+
+def _type_spec_of(value: Any) -> Any:
+    return tf.type_spec_from_value(value) if isinstance(value, tf.Tensor) else tensorflow_private.type_spec(value)
 
 
 class _Timed:

@@ -144,7 +144,7 @@ class Intake:
         for name, given, part in zip(names, example, found, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
-        found = tuple(tf.nest.map_structure(tf.convert_to_tensor, part) if part is not None else None for part in found)
+        found = tuple(_map_part(tf.convert_to_tensor, part) for part in found)
         rows = tf.nest.flatten(x)[0].shape[0]
         for name, part in zip(names, found, strict=True):
             if part is not None:
@@ -186,8 +186,13 @@ class Intake:
 
 
 def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
-    x, y, sample_weight = (None if part is None else tf.nest.map_structure(change, part) for part in example)
+    x, y, sample_weight = (_map_part(change, part) for part in example)
     return x, y, sample_weight
+
+
+def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
+    """Return a part of an example with each array changed; None stays None."""
+    return None if part is None else tf.nest.map_structure(change, part)
 
 
 def _form(author: Author) -> tuple[str, ...]:

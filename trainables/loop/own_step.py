@@ -99,7 +99,8 @@ class AuthorStep(Step):
         """Return zeros from which the sums of the returned values start."""
         if not training and self._test_step is None:
             return super().zeros(training=False)
-        return {name: tf.constant(0.0) for name in self._names[0 if training else 1]}
+        names = self._names[0 if training else 1]
+        return {name: tf.constant(0.0) for name in names}
 
     def measures(self, *, training: bool) -> bool:
         """Return whether training, or evaluation, counts the metrics."""
@@ -184,21 +185,25 @@ class AuthorStep(Step):
         A turn is a tuple of updates that are applied at once.
         """
         turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self.turns)))}
-        steps: list[tuple[int, Turn]] = [*turns.values(), *([(0, ())] if validates and self._test_step else [])]
-        found = [
-            Mode(
-                "training" if turn else "evaluation",
-                functools.partial(self._tried_step, intake, turn=turn),
-                training=bool(turn),
-                calls=place * CALLS if turn else EVALUATION,
-                totals=self.counted_first,
-                told=("train" if turn else "test") + TOLD,
-                hint=HINT,
+        steps: list[tuple[int, Turn]] = [*turns.values()]
+        if validates and self._test_step:
+            steps.append((0, ()))
+        modes = []
+        for place, turn in steps:
+            modes.append(
+                Mode(
+                    "training" if turn else "evaluation",
+                    functools.partial(self._tried_step, intake, turn=turn),
+                    training=bool(turn),
+                    calls=place * CALLS if turn else EVALUATION,
+                    totals=self.counted_first,
+                    told=("train" if turn else "test") + TOLD,
+                    hint=HINT,
+                )
             )
-            for place, turn in steps
-        ]
-        compiled = validates and self._is_compiled
-        return found + ([self.compiled_mode(intake, training=False)] if compiled else [])
+        if validates and self._is_compiled:
+            modes.append(self.compiled_mode(intake, training=False))
+        return modes
 
     def _tried_step(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
         example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])

@@ -9,6 +9,7 @@ those of Keras's optimizers, whose own code would fetch slots and weights to the
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -157,14 +158,13 @@ def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[
     The optimizer decides which of them decay.
     """
     rule, decays = UpdateRule.of(optimizer), keras_private.decay_rule(optimizer)
-    tables = {
-        layer.path: [
-            Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
-            for shard in layer.shards
-        ]
-        for layer in sharded_embedding.layers_of(model)
-        if layer.trainable
-    }
+    tables = {}
+    for layer in sharded_embedding.layers_of(model):
+        if layer.trainable:
+            tables[layer.path] = [
+                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
+                for shard in layer.shards
+            ]
     return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
 
 
@@ -308,7 +308,7 @@ class ServedProgram(Program):
         examples = validation.examples(SEVERAL)
         half = len(tf.nest.flatten(examples)[0]) // 2
         cuts = (slice(None), slice(half), slice(half, None))
-        parts = [tf.nest.map_structure(lambda t, cut=cut: t[cut], examples) for cut in cuts]
+        parts = [tf.nest.map_structure(operator.itemgetter(cut), examples) for cut in cuts]
         whole, *halves = (self._sums(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
         start = 1 + len(self._names())
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
@@ -359,16 +359,15 @@ class ServedProgram(Program):
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Send the gradients to the servers if they and the loss are finite; return whether they are."""
         known = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        rows = [of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
-        for weights in self._tables.values():
-            groups.append([*range(start, start + len(weights))])
-            start += len(weights)
-        places = [[known.index(i) for i in group if i in known] for group in groups]
+        rows = []
+        for gradient in gradients:
+            rows.append(of_each_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
         found = [rows[i] for i in known]
-        floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
+        floats = []
+        for gradient in found:
+            floats.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
         finite = all_finite([loss, *floats])
-        found = clipping.clip(found, self._bounds, [group for group in places if group])
+        found = clipping.clip(found, self._bounds, self._group_gradients(known))
 
         def update() -> tf.Tensor:
             for i, gradient in zip(known, found, strict=True):
@@ -377,6 +376,22 @@ class ServedProgram(Program):
 
         tf.cond(finite, update, lambda: tf.constant(0))
         return finite
+
+    def _group_gradients(self, known: Sequence[int]) -> list[list[int]]:
+        """Return groups of gradients that belong to one weight, by their places in ``known``.
+
+        ``known`` has the numbers of the weights with a gradient. The shards of a table are one weight.
+        """
+        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
+        for weights in self._tables.values():
+            groups.append([*range(start, start + len(weights))])
+            start += len(weights)
+        places = []
+        for group in groups:
+            of_group = [known.index(i) for i in group if i in known]
+            if of_group:
+                places.append(of_group)
+        return places
 
     def _counted(self, example: Example, predicted: Any) -> list[tf.Tensor]:
         """Return what this batch alone adds to the variables of the metrics."""

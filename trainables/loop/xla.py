@@ -106,7 +106,9 @@ class Xla:
 
     def lacking(self, walk: Walk) -> list[tuple[int, int]]:
         """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
-        return [] if self._way is None else [batch for batch in _iterate_batch_sizes(walk) if batch not in self._known]
+        if self._way is None:
+            return []
+        return [batch for batch in _iterate_batch_sizes(walk) if batch not in self._known]
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
         """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
@@ -185,7 +187,10 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
-        yield from ((place, n) for n in (size if part.size >= size else 0, part.size % size) if n)
+        if part.size >= size:
+            yield place, size
+        if part.size % size:
+            yield place, part.size % size
 
 
 def _batch(tensors: Any, rows: tf.Tensor) -> Any:
@@ -253,10 +258,8 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
 def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
-    once, twice = (
-        _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))
-        for again in (False, True)
-    )
+    once = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=False))
+    twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=True))
 
     def forward(
         tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False

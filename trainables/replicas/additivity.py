@@ -135,7 +135,12 @@ class _One:
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
         rounds = rounds_factors(tried.replicas)
-        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if rounds else RELATIVE
+        if half:
+            self._relative = RELATIVE_OF_HALF
+        elif rounds:
+            self._relative = RELATIVE_OF_TF32
+        else:
+            self._relative = RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused if these examples give different results in parts.
@@ -181,7 +186,7 @@ class _One:
     def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
         """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
         replicas = self._tried.replicas.number
-        calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
+        calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:
             slots = [(*filled(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
             calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
@@ -192,7 +197,9 @@ class _One:
                 self._put_back()
             values, _ = self._summed(examples, size, calls, totals)
             metrics = self._tried.metrics(self._mode.training)
-            state = {path: tuple(part.numpy() for part in held.components) for path, held in self._written.items()}
+            state = {}
+            for path, held in self._written.items():
+                state[path] = tuple(part.numpy() for part in held.components)
         finally:
             self._put_back()
         return ExampleResults(values, metrics, state)

@@ -292,7 +292,10 @@ def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     for layer in _layers(model):
         for loss in keras_private.layer_losses(layer):
             found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
-    return {name: tf.add_n([tf.cast(loss, tf.float32) for loss in losses]) for name, losses in found.items()}
+    totals: dict[str, tf.Tensor] = {}
+    for name, losses in found.items():
+        totals[name] = tf.add_n([tf.cast(loss, tf.float32) for loss in losses])
+    return totals
 
 
 def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:

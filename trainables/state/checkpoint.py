@@ -81,10 +81,9 @@ def read(folder: Path) -> tuple[About, Values]:
     try:
         about: About = json.loads((folder / _ABOUT).read_text())
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
-            values = {
-                path: [file[f"{i:05d}.{replica}"] for replica in range(count)]
-                for i, (path, count) in enumerate(about["variables"].items())
-            }
+            values: Values = {}
+            for i, (path, count) in enumerate(about["variables"].items()):
+                values[path] = [file[f"{i:05d}.{replica}"] for replica in range(count)]
     except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(f"{folder}: unreadable ({error})") from error
     return about, values

@@ -113,16 +113,18 @@ class State:
     def written(self, graph: Any) -> dict[str, Held]:
         """Return the variables of this state that a traced graph writes, by path."""
         handles = find_written_variables(graph)
-        return {
-            path: held
-            for path, held in self._held.items()
-            if any(id(part.handle) in handles for part in held.components)
-        }
+        written = {}
+        for path, held in self._held.items():
+            if any(id(part.handle) in handles for part in held.components):
+                written[path] = held
+        return written
 
     def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
         """Return a copy of one variable's values, one per replica; None if it does not belong to this state."""
         held = self._by_identity.get(id(raw))
-        return None if held is None else tuple(part.numpy() for part in held.components)
+        if held is None:
+            return None
+        return tuple(part.numpy() for part in held.components)
 
     def put(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
         """Assign values to one variable, one per replica."""
@@ -137,7 +139,10 @@ class State:
 
     def arrays(self) -> Arrays:
         """Return a copy of all values."""
-        return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}
+        arrays: Arrays = {}
+        for path, held in self._held.items():
+            arrays[path] = tuple(part.numpy() for part in held.components)
+        return arrays
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
         """Assign values by path; from another number of replicas, the first value is assigned to all.
@@ -211,7 +216,11 @@ class Before:
         self._replicas = replicas
         self._variables = list({id(raw_of(v)): raw_of(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
-        self._values = replicas.run(lambda: [tf.identity(v) for v in self._variables])
+
+        def copy_values() -> list[tf.Tensor]:
+            return [tf.identity(v) for v in self._variables]
+
+        self._values = replicas.run(copy_values)
         self._first = len(self._graph.get_operations())
 
     def put_back(self, unless: Any = False) -> None:

@@ -81,7 +81,10 @@ def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[A
         for variable, was, begun, now in zip(variables, before, strange, after, strict=True):
             if np.array_equal(begun, now):
                 variable.assign(was)
-    return [None if np.array_equal(begun, now) else now for begun, now in zip(strange, after, strict=True)]
+    values: list[np.ndarray[Any, Any] | None] = []
+    for begun, now in zip(strange, after, strict=True):
+        values.append(None if np.array_equal(begun, now) else now)
+    return values
 
 
 def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
