@@ -193,7 +193,7 @@ def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | 
         **{f"{name}_s": seconds for name, seconds in net.facts().overhead_s.items() if name == "xla"},
         "not_compiled": net.facts().numerics.get("xla_reason", ""),
         "data_wait_s": best.measures["data_wait_s"],
-        "on_host": sorted({line for graph in graphs for line in kernels.on_host(graph)}),
+        "on_host": sorted({line for graph in graphs for line in kernels.find_host_operations(graph)}),
         **{name: best.measures[name] for name in gauges if name in best.measures},
         **({"epochs": [(e.time - e.time_s, e.time, e.examples_per_s) for e in epochs]} if beside else {}),
     }

@@ -34,7 +34,7 @@ class DistilledDigits(KerasTrainable):
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return pixels from 0 to 1, with the same split for every trial, stratified by class."""
-        x_train, x_val, y_train, y_val = _digits()
+        x_train, x_val, y_train, y_val = _split_digits()
         return (x_train[:300], y_train[:300]), (
             np.concatenate([x_train[300:], x_val]),
             np.concatenate([y_train[300:], y_val]),
@@ -73,7 +73,7 @@ def taught() -> list[Any]:
     must return the same numbers at each call, and must not draw from `random` or `np.random`, which belong to the
     trial.
     """
-    x, _, y, _ = _digits()
+    x, _, y, _ = _split_digits()
     net = MLPClassifier(HIDDEN, alpha=0.1, random_state=0)
     with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(30):
@@ -86,6 +86,6 @@ def _net(*units: int, name: str) -> keras.Model:
     return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10, dtype="float32")], name=name)
 
 
-def _digits() -> Any:
+def _split_digits() -> Any:
     x, y = load_digits(return_X_y=True)
     return train_test_split((x / 16).astype(np.float32), y.astype(np.int32), test_size=360, random_state=0, stratify=y)

@@ -40,13 +40,15 @@ class SequenceTransformer(KerasTrainable):
         inputs = keras.Input((8, 16))
         x = keras.layers.Dense(width)(inputs)  # also embeds the position, which is a one-hot vector
         for _ in range(hp.integer("depth", 2)):
-            x = _block(x, width, hp.integer("heads", 4), self.dropout(hp), pre_norm=hp.flag("pre_norm", default=True))
+            x = _apply_transformer_block(
+                x, width, hp.integer("heads", 4), self.dropout(hp), pre_norm=hp.flag("pre_norm", default=True)
+            )
         x = keras.layers.LayerNormalization()(x)
         x = keras.layers.GlobalAveragePooling1D()(x)
         return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name="sequence_transformer")
 
 
-def _block(x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool) -> Any:
+def _apply_transformer_block(x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool) -> Any:
     """Apply self-attention and a small network, each with a residual connection.
 
     Sources: Vaswani et al., Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the

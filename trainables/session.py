@@ -26,7 +26,7 @@ from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
-from trainables.devices.placement import Joining, placed
+from trainables.devices.placement import Joining, choose_placement
 from trainables.export import exporting, plain_model
 from trainables.fused.group import FusedGroup
 from trainables.loop import building, cache, saving, xla
@@ -122,8 +122,8 @@ class TrialSession(Joining):
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         hp.know(epochs=assignment.epochs)
-        compile_cache.keep(options, assignment.devices)
-        placement = placed(assignment.devices, options)
+        compile_cache.enable_caches(options, assignment.devices)
+        placement = choose_placement(assignment.devices, options)
         precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
@@ -290,7 +290,7 @@ class TrialSession(Joining):
         if trial.program.kept:
             author.live = trial.program.live
             author.live.set(trial.hp)
-        attributes.put(author, OWN, {**self._data.bare, **trial.structure.attributes})
+        attributes.replace_attributes(author, OWN, {**self._data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one, judging by its parameters."""
@@ -343,7 +343,7 @@ class TrialSession(Joining):
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
         """Write the model as keras, saved_model or onnx, and check the files' predictions in a fresh process."""
         trial = self.trial
-        exporting.check(trial, formats)
+        exporting.check_exportable(trial, formats)
         text = self._author.preprocessing(trial.hp)
         return exporting.export(trial, self._plain(), text, folder, formats)
 
@@ -391,7 +391,7 @@ class TrialSession(Joining):
         if kept is not None:
             return kept
         record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
-        attributes.put(self._author, OWN, self._data.bare)
+        attributes.replace_attributes(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording(record, seeds_on_host=not (fit or served))
@@ -406,7 +406,7 @@ class TrialSession(Joining):
                 wanted = ProgramOptions(
                     placement, recipe, seed, self._present, attributes_kept, compiles, callbacks, fit
                 )
-                built = building.build(made, wanted)
+                built = building.build_program(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
@@ -430,7 +430,7 @@ class TrialSession(Joining):
         )
         if built.kept:
             most = cache.room(placement, assignment.devices)
-            weights.keep(most["host"] / 2)  # weights count towards the memory of the first program
+            weights.limit_cache(most["host"] / 2)  # weights count towards the memory of the first program
             share = cache.share_of_room(used, cache.memory_used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
@@ -449,7 +449,7 @@ class TrialSession(Joining):
         if not self._begin_as_new(structure, program, hp, seed):
             self._programs.remove(program)
             return None
-        attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
+        attributes.replace_attributes(self._author, OWN, {**self._data.bare, **structure.attributes})
         structure.made.have()
         return kept
 
@@ -475,7 +475,7 @@ class TrialSession(Joining):
         if structure.drew:
             return False
         record = origins.CreatedVariables(seed)
-        attributes.put(self._author, OWN, self._data.bare)
+        attributes.replace_attributes(self._author, OWN, self._data.bare)
         to_copy = not program.parts.follows(program.state)
         with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
             self._copy_fitted()

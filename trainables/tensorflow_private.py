@@ -74,7 +74,7 @@ def eager_context() -> Any:
 
 
 @contextmanager
-def seeded(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bool]]:
+def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bool]]:
     """Seed `tf.random` inside the block as `tf.random.set_seed` does, and restore what was before.
 
     Empties the cache of kernels only with ``empty_cache``. Yields a function that returns whether the seed was drawn

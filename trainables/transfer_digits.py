@@ -30,7 +30,7 @@ class TransferDigits(KerasTrainable):
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return the digits 5 to 9 as classes 0 to 4, with the same split for every trial, stratified by class."""
-        x, y = _digits(range(5, 10), copies=1)
+        x, y = _place_digits(range(5, 10), copies=1)
         x_train, x_val, y_train, y_val = train_test_split(x, y, train_size=100, random_state=0, stratify=y)
         return (x_train, y_train), (x_val, y_val)
 
@@ -53,7 +53,7 @@ def pretrained() -> tuple[list[Any], ...]:
     In your own trainable, load your weights here. The function must return the same numbers at each call, and must not
     draw from `random` or `np.random`, which belong to the trial: a worker calls it for its first trial only.
     """
-    x, y = _digits(range(5), copies=5)
+    x, y = _place_digits(range(5), copies=5)
     net = MLPClassifier(HIDDEN, random_state=0)
     with threadpool_limits(1):  # the same sums on every machine, and workers do not compete for cores
         for _ in range(20):
@@ -61,7 +61,7 @@ def pretrained() -> tuple[list[Any], ...]:
     return tuple([kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True))
 
 
-def _digits(classes: range, copies: int) -> tuple[Any, Any]:
+def _place_digits(classes: range, copies: int) -> tuple[Any, Any]:
     """Return each image of these classes at random places of a 10 x 10 canvas, and its class counted from 0.
 
     Each image is placed ``copies`` times. The canvases are flattened.

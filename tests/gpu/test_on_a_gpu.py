@@ -70,7 +70,7 @@ def test_packed_rows_are_gathered_there() -> None:
     strategy = Replicas(tf.distribute.OneDeviceStrategy("/gpu:0"))
     for dtype in ("uint8", "int8", "uint16", "int16", "int32", "uint32", "uint64"):
         array = np.arange(120).astype(dtype).reshape(40, 3)
-        held = residence.put(array, strategy)
+        held = residence.put_on_devices(array, strategy)
         with tf.device("/gpu:0"):
             found = residence.gather(held, tf.constant([39, 0], tf.int64))
         assert "GPU" in held.device

@@ -11,25 +11,25 @@ import tensorflow as tf
 from rank_processes import Here
 
 from trainables.devices import replicas
-from trainables.devices.placement import leave_ranks, placed
+from trainables.devices.placement import choose_placement, leave_ranks
 from trainables.devices.replicas import Replicas
 
 
 def meet(here: Here) -> tuple[str, int, int]:
     """The kind of strategy, the replicas of all, and those of this process."""
-    placement = placed(here.devices, {})
+    placement = choose_placement(here.devices, {})
     return placement.name, placement.replicas.number, len(placement.replicas.devices)
 
 
 def sums(here: Here) -> list[float]:
     """The sum of all replicas' ids, as each replica of this process sees it."""
-    given = placed(here.devices, {}).replicas
+    given = choose_placement(here.devices, {}).replicas
     return [float(value) for value in given.of_each(_summing(given)())]
 
 
 def threads_of_sums(here: Here, times: int) -> int:
     """How many threads this process has more after so many sums."""
-    summing = _summing(placed(here.devices, {}).replicas)
+    summing = _summing(choose_placement(here.devices, {}).replicas)
     summing()
     before = len(list(Path("/proc/self/task").iterdir()))
     for _ in range(times):

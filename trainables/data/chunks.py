@@ -37,18 +37,18 @@ class ArraySplit(Examples):
     """
 
     def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
-        self.arrays = residence.written(sources.arrays_of(arrays))
+        self.arrays = residence.map_converted_arrays(sources.arrays_of(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # the rows that are visited; None: all
         self._placed = Placed(self.arrays, replicas, residence.fits(leaves, replicas, resident_bytes))
-        self._ahead = Ahead(partial(gathered, self.arrays, replicas, None))
+        self._ahead = Ahead(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
         """Return a split that visits only these rows; its example and targets remain those of all rows."""
         part = copy.copy(self)
         part._rows, part.size, part.changes_shape = rows, len(rows), True
-        part._ahead = Ahead(partial(gathered, self.arrays, self._placed.replicas, rows))
+        part._ahead = Ahead(partial(gather_chunks, self.arrays, self._placed.replicas, rows))
         return part
 
     @property
@@ -103,11 +103,13 @@ class Placed:
     def tensors(self) -> Any:
         """Return the arrays on every device, placed by the first call."""
         if self._tensors is None:
-            self._tensors = residence.put(tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas)
+            self._tensors = residence.put_on_devices(
+                tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas
+            )
         return self._tensors
 
 
-def gathered(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
+def gather_chunks(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
     leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
     order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
     if those is not None:
@@ -138,7 +140,7 @@ class BucketSplit(Examples):
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
         self._placed = [Placed(each, replicas, residence.fits(leaves, replicas, resident_bytes)) for each in arrays]
-        self._ahead = Ahead(partial(_gathered, arrays, replicas))
+        self._ahead = Ahead(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
@@ -181,7 +183,9 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     All batches of a run have ``batch_size`` rows, except possibly the last one.
     """
     batch_size, seed, number = which.batch_size, which.seed, which.number
-    seeds = [None if seed is None else mixed(seed, i) for i in range(len(sizes))]
+    seeds: list[int | None] = [None] * len(sizes)
+    if seed is not None:
+        seeds = [mixed(seed, i) for i in range(len(sizes))]
     orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
     batches = [
         (bucket, order[start : start + batch_size])
@@ -198,7 +202,7 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
             run = []
 
 
-def _gathered(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
+def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in runs(sizes, which):
         row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]

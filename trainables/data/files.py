@@ -253,7 +253,7 @@ def image_folder(
     others = [str(file) for file, _ in labelled if file.suffix.lower() not in SUFFIXES]
     if others:
         raise DataError(f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}")
-    taken = [(str(file), label) for file, label in labelled if part[0] <= _share(file.relative_to(root)) < part[1]]
+    taken = [(str(file), label) for file, label in labelled if part[0] <= _hash_name(file.relative_to(root)) < part[1]]
     if not taken:
         raise DataError(f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}")
     images = Images(tuple(file for file, _ in taken), (*size, channels))
@@ -267,7 +267,9 @@ def classes(path: str | Path) -> tuple[str, ...]:
     Raises: DataError: if there are none.
     """
     root = Path(path)
-    names = sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else []
+    names: list[str] = []
+    if root.is_dir():
+        names = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
     if not names:
         raise DataError(f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class")
     return tuple(names)
@@ -325,7 +327,7 @@ class Images:
         return f"one of {len(files)} images"
 
 
-def _share(file: Path) -> float:
+def _hash_name(file: Path) -> float:
     """Return a number in [0, 1) by a hash of a file's name, so that it does not depend on other files."""
     return int.from_bytes(hashlib.sha256(file.as_posix().encode()).digest()[:6], "big") / 2**48
 

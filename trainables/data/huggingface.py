@@ -39,12 +39,14 @@ def columns(
             f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
         )
     found = {name: _column(dataset.select_columns([name]), name) for name in wanted}
-    x = found[inputs] if isinstance(inputs, str) else {name: found[name] for name in names}
-    return (x, *(found[name] for name in wanted[len(names) :]))
+    others = [found[name] for name in wanted[len(names) :]]
+    if isinstance(inputs, str):
+        return (found[inputs], *others)
+    return ({name: found[name] for name in names}, *others)
 
 
 def _column(dataset: Any, name: str) -> Any:
-    first = _block(dataset, name, 0, 1)
+    first = _read_block(dataset, name, 0, 1)
     if sources.is_text(first):
         return np.concatenate(list(_blocks(dataset, name, first)))
     return ConvertedArray((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
@@ -52,7 +54,7 @@ def _column(dataset: Any, name: str) -> Any:
 
 def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
     for start in range(0, len(dataset), BLOCK_ROWS):
-        block = _block(dataset, name, start, start + BLOCK_ROWS)
+        block = _read_block(dataset, name, start, start + BLOCK_ROWS)
         if block.shape[1:] != first.shape[1:] or block.dtype != first.dtype:
             raise DataError(
                 f"column {name!r} has rows {start} to {start + len(block)} of shape {block.shape[1:]} and type "
@@ -61,7 +63,7 @@ def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np
         yield block
 
 
-def _block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
     if dataset.with_format("arrow")[start:stop].column(name).null_count:
         raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])

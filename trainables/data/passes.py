@@ -99,7 +99,7 @@ class Ahead:
         return which, chunks, self._pool.submit(next, chunks, None)
 
 
-def alike(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
+def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
     """Yield the same batches in chunks that have only batches of one size each.
 
     Training in several processes needs this, because one call can sum up only one shape.
@@ -146,7 +146,7 @@ def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, 
     return target
 
 
-def placed(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
+def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
     """Return a chunk of ``size`` examples.
 
     ``read`` returns the examples at given positions, as arrays that nobody else holds. If this process needs only a
@@ -154,10 +154,10 @@ def placed(size: int, which: Pass, read: Callable[[Order], Any], replicas: Repli
     """
     everything, share = np.arange(size, dtype=np.int32), which.share
     if share is None:
-        return Chunk(residence.put(read(everything), replicas, given_away=True), everything)
+        return Chunk(residence.put_on_devices(read(everything), replicas, given_away=True), everything)
     if not replicas.several_here:
         places, order = share.places(size, which.batch_size)
-        return Chunk(residence.put(read(places), replicas, given_away=True), order)
+        return Chunk(residence.put_on_devices(read(places), replicas, given_away=True), order)
     each, order = share.layout(size, which.batch_size)
     return Chunk(residence.put_each([read(places) for places in each], replicas), order)
 
@@ -168,7 +168,7 @@ def taken(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: take(leaf, rows[places]), arrays)
 
-    return placed(len(rows), which, read, replicas)
+    return place_chunk(len(rows), which, read, replicas)
 
 
 def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
@@ -178,8 +178,8 @@ def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chun
     """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
-        return Chunk(residence.put(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
-    return placed(count, which, lambda places: rows_of(arrays, places), replicas)
+        return Chunk(residence.put_on_devices(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
+    return place_chunk(count, which, lambda places: rows_of(arrays, places), replicas)
 
 
 def rows_of(arrays: Any, places: Order) -> Any:

@@ -49,7 +49,7 @@ def shared(
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
-        return _settled(*_recorded(hp, load))
+        return _write_loaded(*_recorded(hp, load))
     found = _find(folder, hp)
     if found is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,24 +61,26 @@ def shared(
                 found = folder / f"data-{len(list(folder.glob('data-*')))}"
                 _write_whole(loaded if shareable else None, reads, found)
                 if not shareable:
-                    return _settled(loaded, reads)
+                    return _write_loaded(loaded, reads)
                 del loaded
     structure, reads = _about(found)
-    return _settled(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
+    return _write_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
 
 
-def written(arrays: Any) -> Any:
+def map_converted_arrays(arrays: Any) -> Any:
     """Return the same arrays, each `ConvertedArray` replaced by a map of a temporary file, deleted at once."""
     if not any(isinstance(leaf, ConvertedArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
-        return tf.nest.map_structure(
-            lambda leaf: _kept(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf, arrays
-        )
+
+        def map_leaf(leaf: Any) -> Any:
+            return _write_and_map(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf
+
+        return tf.nest.map_structure(map_leaf, arrays)
 
 
-def _kept(rows: ConvertedArray, file: Path) -> Any:
+def _write_and_map(rows: ConvertedArray, file: Path) -> Any:
     _need(file.parent, _nbytes(rows))
     _write(rows, file)
     return np.load(file, mmap_mode="c")
@@ -91,8 +93,8 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     return loaded, reads
 
 
-def _settled(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
-    return (written(loaded[0]), written(loaded[1])), reads
+def _write_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
+    return (map_converted_arrays(loaded[0]), map_converted_arrays(loaded[1])), reads
 
 
 def _find(folder: Path, hp: Hyperparameters) -> Path | None:
@@ -130,7 +132,7 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
         _need(aside, sum(map(_nbytes, leaves)))
         for i, leaf in enumerate(leaves):
             _write(leaf, aside / f"{i}.npy")
-        structure = _described(loaded, iter(range(len(leaves))))
+        structure = _encode_structure(loaded, iter(range(len(leaves))))
         about = {"structure": structure, "reads": to_json(reads)}
         (aside / "about.json").write_text(json.dumps(about))
         aside.rename(home)
@@ -178,7 +180,7 @@ def _nbytes(leaf: Any) -> int:
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(leaf.dtype.itemsize)
 
 
-def _described(data: Any, numbers: Iterator[int]) -> Any:
+def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
     """Return a JSON value for a nested structure, with its arrays numbered in the order of `tf.nest.flatten`.
 
     Raises: DataError: if the keys of a dict are not strings.
@@ -187,16 +189,16 @@ def _described(data: Any, numbers: Iterator[int]) -> Any:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
-            found = {name: _described(data[name], numbers) for name in sorted(data)}
+            found = {name: _encode_structure(data[name], numbers) for name in sorted(data)}
             return {"dict": {name: found[name] for name in data}}  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
-            return {"list": [_described(part, numbers) for part in data]}
+            return {"list": [_encode_structure(part, numbers) for part in data]}
         case Buckets():
-            return {"buckets": _described(data.parts, numbers)}
+            return {"buckets": _encode_structure(data.parts, numbers)}
         case tuple():
-            return {"tuple": [_described(part, numbers) for part in data]}
+            return {"tuple": [_encode_structure(part, numbers) for part in data]}
         case _:
             return next(numbers)
 
@@ -222,13 +224,13 @@ RESIDENT_ON_GPU = 2 * 2**30
 ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 
 
-def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
+def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     """Return the arrays as tensors on every device of the strategy; integers are packed if GPUs could not gather them.
 
     CPU devices alias what `aliasable` allows. With ``given_away``, they also alias other aligned numeric arrays,
     because nobody else holds or changes it.
     """
-    on_host = _on_host(arrays, replicas, given_away=given_away)
+    on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
         with replicas.scope(), tf.device(replicas.devices[0]):
             return tf.nest.map_structure(_identity, on_host)
@@ -236,14 +238,14 @@ def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
 
 
 def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """Return each part on its own device of this process, as `put` does for arrays that are given away.
+    """Return each part on its own device of this process, as `put_on_devices` does for arrays that are given away.
 
     All parts must have the same shapes.
     """
-    return _spread([_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
+    return _spread([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
 
-def _on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
+def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
     like_gpus = replicas.several_here or replicas.on_gpu  # several logical CPU devices stand in for GPUs
 
     def host_tensor(leaf: Any) -> Any:
@@ -287,7 +289,7 @@ def aliasable(leaf: Any) -> bool:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array that `put` can alias on a CPU device, unless it holds objects."""
+    """Return an uninitialised array that `put_on_devices` can alias on a CPU device, unless it holds objects."""
     if dtype.hasobject:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -33,14 +33,14 @@ def buckets(
     The model must accept any length, ``keras.Input((None,))``, and mask the padding: ``Embedding(mask_zero=True)`` or
     ``Masking()``.
     """
-    inputs = {name: _rows(one) for name, one in x.items()} if isinstance(x, Mapping) else {"": _rows(x)}
+    inputs = _convert_inputs(x)
     ragged = {name: rows for name, rows in inputs.items() if isinstance(rows, list)}
     if not ragged:
         raise DataError("rows of one length, expected a list of sequences; hand over arrays as they are")
-    sizes = np.array([[len(row) for row in rows] for rows in ragged.values()]).max(axis=0)
+    sizes = np.array([_measure_rows(rows) for rows in ragged.values()]).max(axis=0)
     parts = {
-        "targets": (_rows(y), y_padding),
-        **({} if sample_weight is None else {"weights": (_rows(sample_weight), 0)}),
+        "targets": (_convert_rows(y), y_padding),
+        **({} if sample_weight is None else {"weights": (_convert_rows(sample_weight), 0)}),
     }
     for name, (rows, value) in parts.items():
         if len(rows) != len(sizes):
@@ -84,7 +84,18 @@ def _bounds(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: i
     return np.unique(np.maximum(-(-quantiles // ROUNDED_TO), 1) * ROUNDED_TO).astype(int)
 
 
-def _rows(given: Any) -> Any:
+def _convert_inputs(x: Any) -> dict[str, Any]:
+    """Return the rows of each input by name; a single input has the name ""."""
+    if isinstance(x, Mapping):
+        return {name: _convert_rows(rows) for name, rows in x.items()}
+    return {"": _convert_rows(x)}
+
+
+def _measure_rows(rows: list[Any]) -> list[int]:
+    return [len(row) for row in rows]
+
+
+def _convert_rows(given: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
     Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
@@ -112,7 +123,10 @@ def _padded(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) 
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
     kind = np.result_type(*{row.dtype for row in rows if row.size} or {np.dtype(np.int32)})
-    kind = np.dtype(np.float32 if kind.kind == "f" else np.int32 if kind.kind in "iu" else kind)
+    if kind.kind == "f":
+        kind = np.dtype(np.float32)
+    elif kind.kind in "iu":
+        kind = np.dtype(np.int32)
     inner = next((row.shape[1:] for row in rows if row.size), ())
     array = np.full((len(chosen), length, *inner), value, kind)
     for target, row in zip(array, chosen, strict=True):

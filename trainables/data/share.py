@@ -17,7 +17,7 @@ Mask: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
-def bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
+def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
     """Return begin and end of one of several parts of ``size`` examples, whose sizes differ by at most one.
 
     Arguments may be numbers or tensors.
@@ -50,7 +50,7 @@ class Share:
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
                 part = micro_batch * self.replicas + replica
-                start, stop = filled(*bounds(size, part, parts), size)
+                start, stop = filled(*compute_bounds(size, part, parts), size)
                 found[start:stop] = True
         return found
 

@@ -88,9 +88,11 @@ class Stream:
 
     def map(self, function: Callable[..., Any]) -> Stream:
         """Return the same stream, with ``function(x, y, ...)`` applied to each example."""
-        again = self.buffered
-        buffered = None if again is None else lambda buffer: again(buffer).map(function)
-        return replace(self, buffered=buffered, maps=(*self.maps, function))
+        maps = (*self.maps, function)
+        buffered = self.buffered
+        if buffered is None:
+            return replace(self, maps=maps)
+        return replace(self, buffered=lambda buffer: buffered(buffer).map(function), maps=maps)
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,8 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
             return True
         inputs = tensorflow_private.dataset_inputs(present)
         keeps = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
-        present = (
-            inputs[0] if len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind else None
-        )
+        keeps_elements = len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind
+        present = inputs[0] if keeps_elements else None
     return False
 
 
@@ -189,16 +190,20 @@ def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Datase
     That method mixes in TensorFlow's global seed. Any code may have set it in this process
     (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different orders.
     """
-    specs = tf.nest.flatten(dataset.element_spec)
-    plain = [isinstance(spec, tf.TensorSpec) for spec in specs]
+    output_types = []
+    output_shapes = []
+    for spec in tf.nest.flatten(dataset.element_spec):
+        is_plain = isinstance(spec, tf.TensorSpec)
+        output_types.append(spec.dtype if is_plain else tf.variant)
+        output_shapes.append(spec.shape if is_plain else None)
     variant = tf.raw_ops.ShuffleDatasetV3(
         input_dataset=tf.data.experimental.to_variant(dataset),
         buffer_size=tf.constant(buffer, tf.int64),
         seed=tf.constant(_WITHOUT_GLOBAL_SEED, tf.int64),
         seed2=tf.constant(seed % _SEEDS, tf.int64),
         seed_generator=tf.raw_ops.DummySeedGenerator(),
-        output_types=[spec.dtype if known else tf.variant for spec, known in zip(specs, plain, strict=True)],
-        output_shapes=[spec.shape if known else None for spec, known in zip(specs, plain, strict=True)],
+        output_types=output_types,
+        output_shapes=output_shapes,
     )
     return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
@@ -277,9 +282,11 @@ def parts_of(data: Any) -> tuple[Any, ...]:
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        return (*(_named(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
-    kinds = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else []
-    what = f"a {type(data).__name__} of {len(kinds)} ({', '.join(kinds)})" if kinds else f"a {type(data).__name__}"
+        return (*(_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
+    what = f"a {type(data).__name__}"
+    if isinstance(data, tuple | list) and len(data):
+        kinds = ", ".join(type(part).__name__ for part in data)
+        what = f"{what} of {len(data)} ({kinds})"
     raise DataError(f"data() returned {what}, {ORDER}")
 
 
@@ -296,10 +303,10 @@ def test_data(part: Any) -> Any:
 
     Raises: DataError: if it is not a data set.
     """
-    return _named(part, "test")
+    return _convert_part(part, "test")
 
 
-def _named(part: Any, name: str) -> Any:
+def _convert_part(part: Any, name: str) -> Any:
     try:
         return as_examples(part)
     except DataError as error:

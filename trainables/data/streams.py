@@ -26,7 +26,7 @@ from trainables.data.passes import (
     chunk_rows,
     held_out_size,
     in_order,
-    placed,
+    place_chunk,
     rows_of,
     updates,
 )
@@ -43,7 +43,7 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
     compete for these draws, so that an element may get another draw in each pass.
     """
     loose = dataset.options().deterministic is False
-    for part in _parts(dataset):
+    for part in _walk_datasets(dataset):
         order = tensorflow_private.order_of(part)
         if order is None:
             continue
@@ -55,10 +55,10 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
     return ""
 
 
-def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
     yield dataset
     for part in tensorflow_private.dataset_inputs(dataset):
-        yield from _parts(part)
+        yield from _walk_datasets(part)
 
 
 RANDOM = "is the dataset random?"
@@ -226,7 +226,7 @@ def _read_share(
         expected = int(mine.sum())
         if found != expected:
             raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield placed(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
+        yield place_chunk(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
     if _next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 

@@ -70,7 +70,7 @@ def _concatenated(one: Any, other: Any) -> Any:
     return np.concatenate([np.asarray(one), np.asarray(other)])
 
 
-def joined(train: Any, validation: Any) -> Any:
+def join_data(train: Any, validation: Any) -> Any:
     """Return training and validation data as one data set.
 
     Raises: DataError: if there is no validation data, or the two are not of one kind.
@@ -106,8 +106,10 @@ def _joined_arrays(first: Any, second: Any) -> Any:
     if isinstance(first, ConvertedArray) and isinstance(second, ConvertedArray):
         shape = (len(first) + len(second), *first.shape[1:])
         return ConvertedArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
-    arrays = [part.numpy() if hasattr(part, "numpy") else part for part in (first, second)]
-    return np.concatenate([np.asarray(part) for part in arrays])
+    arrays = []
+    for part in (first, second):
+        arrays.append(np.asarray(part.numpy() if hasattr(part, "numpy") else part))
+    return np.concatenate(arrays)
 
 
 def _joined_streams(first: Stream, second: Stream) -> Stream:
@@ -164,7 +166,9 @@ def labels_of(data: Any) -> Any:
     """Return all labels of a data set, with one-hot targets as integers; None for a stream."""
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
-        return np.concatenate(labels) if labels and all(np.ndim(part) == 1 for part in labels) else None
+        if not labels or any(np.ndim(part) != 1 for part in labels):
+            return None
+        return np.concatenate(labels)
     targets = data[1] if isinstance(data, tuple) and len(data) > 1 else None
     return _as_labels(targets) if _are_one_hot([targets]) else targets
 
@@ -191,11 +195,13 @@ def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
         return data.map(lambda x, y, *given: (x, y, _product(_by_label(y, labels, values, hot=hot), given)))
 
     def of_arrays(x: Any, y: Any, *given: Any) -> Any:
-        found = _whole(np.asarray(y), hot=hot)
+        found = _to_class_indices(np.asarray(y), hot=hot)
         place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
         return x, y, _product(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
 
-    return Buckets(tuple(of_arrays(*part) for part in data.parts)) if isinstance(data, Buckets) else of_arrays(*data)
+    if isinstance(data, Buckets):
+        return Buckets(tuple(of_arrays(*part) for part in data.parts))
+    return of_arrays(*data)
 
 
 def _by_label(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
@@ -229,8 +235,11 @@ def _some_targets(data: Any) -> list[Any]:
     dataset = data.read(None, 0) if isinstance(data, Stream) else data
     if lack_targets(dataset.element_spec):
         raise DataError("class_weights are given, but the data has no targets")
+    first_targets = []
     with tf.device("/cpu:0"):
-        return [y[None] if hasattr(y, "dtype") else y for _, y, *_ in dataset.take(FIRST).as_numpy_iterator()]
+        for _, y, *_ in dataset.take(FIRST).as_numpy_iterator():
+            first_targets.append(y[None] if hasattr(y, "dtype") else y)
+    return first_targets
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
@@ -238,7 +247,9 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
-    return True if rows and all(map(is_one_hot, rows)) else False if all(map(_are_whole, rows)) else None
+    if rows and all(map(is_one_hot, rows)):
+        return True
+    return False if all(map(_are_whole, rows)) else None
 
 
 def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
@@ -251,7 +262,7 @@ def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
     )
 
 
-def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
+def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
     found: np.ndarray[Any, Any] = rows.argmax(-1) if hot else rows
     return found.astype(np.int64)
 
@@ -259,7 +270,7 @@ def _whole(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[Any, Any]:
 def _as_labels(targets: Any) -> Any:
     """Return targets as integers, as Keras's class weights take them; None if they are no labels."""
     hot = _are_one_hot([targets])
-    return None if hot is None else _whole(np.asarray(targets), hot=hot)
+    return None if hot is None else _to_class_indices(np.asarray(targets), hot=hot)
 
 
 def _product(by_label: Any, given: Any) -> Any:

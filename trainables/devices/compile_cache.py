@@ -23,7 +23,7 @@ _KINDS = "--tf_xla_persistent_cache_device_types"
 _BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
 
 
-def keep(
+def enable_caches(
     training: Mapping[str, object], devices: Devices, environment: MutableMapping[str, str] | None = None
 ) -> Path | None:
     """Set the environment variables of the caches for the trials of this process, unless the user has set them.

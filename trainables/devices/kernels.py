@@ -20,7 +20,7 @@ SMALL = 4096
 FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
 
 
-def on_host(graph: Any) -> list[str]:
+def find_host_operations(graph: Any) -> list[str]:
     """Return what in a graph and its functions moves data to the host, such as "GatherV2 of uint8: no kernel".
 
     Tensors are data if they have more than `SMALL` elements, or an unknown number.
@@ -49,7 +49,7 @@ def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
                     tensor = tensor.op.inputs[0]
                 if not _lies_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
-        for name, tensor in _named(op)[0]:
+        for name, tensor in _name_arguments(op)[0]:
             if tensor.op.type != "Const" and _taken_on_host(op, name, tensor) and not _lies_on_host(tensor):
                 yield f"{tensor.op.type} of {tensor.dtype.name}: {name} of {op.type}"
 
@@ -72,7 +72,7 @@ def _lies_on_host(tensor: Any) -> bool:
     kernel = _kernel(op)
     if kernel is None:
         return True
-    return any(tensor is other and name in kernel.host_memory_arg for name, other in _named(op)[1])
+    return any(tensor is other and name in kernel.host_memory_arg for name, other in _name_arguments(op)[1])
 
 
 def _found(graph: Any, seen: set[str]) -> Iterator[str]:
@@ -114,11 +114,11 @@ def _functions(op: Any) -> Iterator[str]:
 
 
 def _all_named(op: Any) -> list[tuple[str, Any]]:
-    inputs, outputs = _named(op)
+    inputs, outputs = _name_arguments(op)
     return inputs + outputs
 
 
-def _named(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
     """Return the inputs and the outputs of an operation, with the names of its arguments."""
 
     def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:

@@ -151,14 +151,14 @@ class Joining:
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
             parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
         else:
-            placed(devices, training)
+            choose_placement(devices, training)
 
     def leave(self, reason: str) -> None:
         """Abort what ranks wait for from one another, and tell the others why; may be called from any thread."""
         leave_ranks(reason)
 
 
-def placed(devices: Devices, training: Mapping[str, Value]) -> Placement:
+def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placement:
     """Return the placement that a sweep file's ``training`` block asks for; see `place` for errors."""
     return place(devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto")))
 

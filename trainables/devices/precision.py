@@ -108,7 +108,12 @@ def numerics(placement: Placement) -> dict[str, str]:
 def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
     """Return the columns of `numerics` for a GPU; ``timed``: cuDNN measures its convolution algorithms."""
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
-    cudnn = "deterministic" if deterministic else "fastest when tried" if timed else "heuristic"
+    if deterministic:
+        cudnn = "deterministic"
+    elif timed:
+        cudnn = "fastest when tried"
+    else:
+        cudnn = "heuristic"
     differs = {} if deterministic else {"may_differ": MAY_DIFFER}
     return {"tf32": "on" if rounds else "off", "cudnn": cudnn, **differs}
 

@@ -23,7 +23,7 @@ Rows: TypeAlias = tuple[Any, Any, Any]
 class Replicas:
     """The replicas under a strategy, as seen by code that runs outside them.
 
-    A function called by `run` runs on one replica; there, use `here`, `sums`, `gathered` and `of_each_replica`.
+    A function called by `run` runs on one replica; there, use `here`, `sums`, `gather_rows` and `of_each_replica`.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -133,10 +133,12 @@ def of_each_replica(values: tf.Tensor) -> tf.Tensor:
     return sums([apart])[0]
 
 
-def gathered(values: Any) -> Any:
+def gather_rows(values: Any) -> Any:
     """Return the concatenated rows of all replicas, for each tensor of a structure; called on each replica."""
     context = _meeting(tf.nest.flatten(values))
-    return values if context is None else tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
+    if context is None:
+        return values
+    return tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
 
 
 def _meeting(values: Sequence[Any]) -> Any:

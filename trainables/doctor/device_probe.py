@@ -47,7 +47,7 @@ def describe() -> dict[str, Any]:
         "architectures": list(build.get("cuda_compute_capabilities", [])),
         "gpus": gpus,
         "gauges": nvml.known() if gpus else {},
-        **_keras(),
+        **_describe_keras(),
     }
 
 
@@ -203,7 +203,7 @@ def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tupl
     return min(taken), right
 
 
-def _keras() -> dict[str, Any]:
+def _describe_keras() -> dict[str, Any]:
     try:
         import keras
     except ImportError as error:  # a backend that is not installed

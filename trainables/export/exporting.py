@@ -31,7 +31,7 @@ from trainables.replicas import slices
 from trainables.state.owned import raw_of
 
 
-def check(trial: ReadyTrial, formats: Sequence[str]) -> None:
+def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     """Raise NotExportable for what can be known without the model's numbers."""
     model_files.check_formats(formats)
     if not own_methods(trial.program.model, "call"):
@@ -52,7 +52,7 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         )
     metrics, drifting = evaluated(trial)
     signature = model_files.signature(model, plain.example)
-    files = [model_files.write(model, folder, kind, signature) for kind in formats]
+    files = [model_files.write_format(model, folder, kind, signature) for kind in formats]
     found = differences(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
         files={one.format: one.path.name for one in files},
@@ -60,14 +60,14 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         differences=found if given.steady else {},
         metrics={} if drifting else metrics,
         compared=given.name,
-        data=_described(trial, plain),
+        data=_describe_model_and_data(trial, plain),
         preprocessing=preprocessing,
         needs=tuple(dict.fromkeys(module for one in files for module in one.own)),
         notes=tuple(_notes(trial, plain, files, given, drifting)),
     )
 
 
-def _described(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
+def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
     said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
@@ -130,7 +130,7 @@ def sample(trial: ReadyTrial, plain: Plain) -> Sample:
     held_out = trial.held_out
     split = trial.walk.data if held_out is None else held_out.split
     batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
-    inputs = _first(split) if plain.reads_data else _drawn(plain.example)
+    inputs = _take_first_examples(split) if plain.reads_data else _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
     of = "" if size == split.size else f"the first {size:,} of "
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
@@ -138,7 +138,7 @@ def sample(trial: ReadyTrial, plain: Plain) -> Sample:
         name = f"{size} drawn inputs"
     with averaged(trial), exact_products():
         first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
-    steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
+    steady = _are_equal(first, again)
     if plain.raw_inputs is not None:
         inputs = tf.nest.map_structure(lambda leaf: leaf[:size], plain.raw_inputs)
     return Sample(name, inputs, first, batch_size, steady)
@@ -163,10 +163,14 @@ def evaluated(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     changed = [
         path
         for path, values in after.items()
-        if id(state[path].raw) not in metrics
-        and any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(values, before[path], strict=True))
+        if id(state[path].raw) not in metrics and not _are_equal(values, before[path])
     ]
     return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
+
+
+def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether all arrays equal the others at their places; NaN equals NaN."""
+    return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, others, strict=True))
 
 
 def differences(files: Sequence[FileFormat], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
@@ -178,7 +182,7 @@ def differences(files: Sequence[FileFormat], given: Sample, signature: Signature
         folder = Path(temporary)
         _ask(folder, files, given, signature)
         own = any(written.own for written in files)
-        said = _run(folder, with_own=own, on_gpu=on_gpu)
+        said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
         return {written.format: _compared(folder, written, given, said) for written in files}
 
 
@@ -193,22 +197,22 @@ def exact_products() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def _first(split: Examples) -> Any:
+def _take_first_examples(split: Examples) -> Any:
     row = sum(int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8 for leaf in keras.tree.flatten(split.example()[0]))
     return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
 
 
-def _drawn(example: Any) -> Any:
+def _draw_inputs(example: Any) -> Any:
     """Return normal numbers in the shape of the example; zeros for other types, whose valid values are unknown."""
     draws = np.random.default_rng(0)
-    return keras.tree.map_structure(
-        lambda leaf: (
-            draws.normal(size=(DRAWN, *leaf.shape[1:])).astype(leaf.dtype)
-            if leaf.dtype.kind == "f"
-            else np.zeros((DRAWN, *leaf.shape[1:]), leaf.dtype)
-        ),
-        example,
-    )
+
+    def draw_leaf(leaf: Any) -> Any:
+        shape = (DRAWN, *leaf.shape[1:])
+        if leaf.dtype.kind == "f":
+            return draws.normal(size=shape).astype(leaf.dtype)
+        return np.zeros(shape, leaf.dtype)
+
+    return keras.tree.map_structure(draw_leaf, example)
 
 
 def _predicted(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
@@ -223,7 +227,7 @@ def _predicted(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> l
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):
             outputs = keras.tree.flatten(model(rows, training=False))
-        return [tf.cast(o, tf.float32) if o.dtype.is_floating else o for o in outputs], cut.count
+        return [_cast_floats(output) for output in outputs], cut.count
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def predict(x: Any, number: Any) -> Any:
@@ -237,8 +241,17 @@ def _predicted(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> l
             outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
             real = [int(count) for count in replicas.of_each(counts)]
             parts = [replicas.of_each(output) for output in outputs]
-            columns.append([np.concatenate([p.numpy()[:n] for p, n in zip(part, real, strict=True)]) for part in parts])
+            columns.append([_join_rows(part, real) for part in parts])
     return [np.concatenate(column) for column in zip(*columns, strict=True)]
+
+
+def _cast_floats(output: tf.Tensor) -> tf.Tensor:
+    return tf.cast(output, tf.float32) if output.dtype.is_floating else output
+
+
+def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
+    """Return the first rows of each replica's part, as many as its count, as one array."""
+    return np.concatenate([part.numpy()[:count] for part, count in zip(parts, counts, strict=True)])
 
 
 def _ask(folder: Path, files: Sequence[FileFormat], given: Sample, signature: Signature) -> None:
@@ -264,12 +277,16 @@ def _stored(leaf: Any) -> dict[str, Any]:
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
         return {"": array}
-    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.ravel()]
+    texts = [_encode_text(text) for text in array.ravel()]
     lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
     return {"": lengths, ".texts": np.frombuffer(b"".join(texts), np.uint8)}
 
 
-def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
+def _encode_text(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode()
+
+
+def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     """Run the process that predicts; return the last line that it wrote to standard error, or its exit code."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
@@ -299,8 +316,9 @@ def _compared(folder: Path, written: FileFormat, given: Sample, said: str) -> fl
     with np.load(answer, allow_pickle=False) as file:
         found = [file[key] for key in sorted(file.files)]
     if [a.shape for a in found] != [b.shape for b in given.outputs]:
-        shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (found, given.outputs)]
-        raise NotExportable(f"{name} gives outputs of shapes {shapes[0]}, the trial's model {shapes[1]}")
+        shapes = ", ".join(str(a.shape) for a in found)
+        expected = ", ".join(str(a.shape) for a in given.outputs)
+        raise NotExportable(f"{name} gives outputs of shapes {shapes}, the trial's model {expected}")
     narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
     if narrow:
         raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")

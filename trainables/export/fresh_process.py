@@ -29,20 +29,22 @@ def main(request_file: str) -> None:
     sys.path[:] = request["path"]
     for one in request["models"]:
         try:
-            _predict(one, request, folder)
+            _write_predictions(one, request, folder)
         except Exception as error:  # a model may raise anything while it loads; all is reported
             lines = str(error).strip().splitlines() or [""]
             (folder / f"{one['format']}.txt").write_text(f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:]))
 
 
-def _predict(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
+def _write_predictions(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
         leaves = [_leaf(file, f"{i:03d}") for i in range(len(request["names"]))]
-    run = {"keras": _keras, "saved_model": _saved_model, "onnx": _onnx}[one["format"]](one, request)
+    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[one["format"]](one, request)
     size, step = len(leaves[0]), request["batch_size"]
-    parts = [run([leaf[start : start + step] for leaf in leaves]) for start in range(0, size, step)]
+    parts = []
+    for start in range(0, size, step):
+        parts.append(run([leaf[start : start + step] for leaf in leaves]))
     outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
     named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
     np.savez(folder / f"{one['format']}.npz", **named)
@@ -69,7 +71,7 @@ def _tensorflow() -> Any:
     return tf
 
 
-def _keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _tensorflow()
     import keras
 
@@ -83,12 +85,12 @@ def _keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
 
     def run(leaves: list[Any]) -> list[Any]:
         tensors = [tf.constant(leaf) for leaf in leaves]
-        return [output.numpy() for output in keras.tree.flatten(function(_packed(request["structure"], tensors)))]
+        return [output.numpy() for output in keras.tree.flatten(function(_pack_leaves(request["structure"], tensors)))]
 
     return run
 
 
-def _saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _tensorflow()
     loaded = tf.saved_model.load(one["file"])  # kept alive by the function
     served = loaded.signatures["serving_default"]
@@ -101,7 +103,7 @@ def _saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
     return run
 
 
-def _onnx(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_onnx(one: dict[str, Any], request: dict[str, Any]) -> Any:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)
@@ -121,17 +123,17 @@ def _natural(name: str) -> tuple[str, int]:
     return (head, int(number)) if number.isdecimal() else (name, 0)
 
 
-def _packed(structure: Any, leaves: list[Any]) -> Any:
+def _pack_leaves(structure: Any, leaves: list[Any]) -> Any:
     """Return the leaves in the structure that a model is called with."""
     match structure:
         case int(index):
             return leaves[index]
         case {"dict": content}:
-            return {key: _packed(value, leaves) for key, value in content.items()}
+            return {key: _pack_leaves(value, leaves) for key, value in content.items()}
         case {"tuple": content}:
-            return tuple(_packed(value, leaves) for value in content)
+            return tuple(_pack_leaves(value, leaves) for value in content)
         case {"list": content}:
-            return [_packed(value, leaves) for value in content]
+            return [_pack_leaves(value, leaves) for value in content]
     raise ValueError(f"{structure!r} is no structure of inputs")
 
 

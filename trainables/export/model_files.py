@@ -63,7 +63,7 @@ def signature(model: keras.Model, example: Any) -> Signature:
         return tf.TensorSpec([None, *leaf.shape[1:]], dtype, name)
 
     specs = keras.tree.map_structure(spec, inputs)
-    return Signature(names, dtypes, _structure(inputs, numbers), [specs])
+    return Signature(names, dtypes, _encode_inputs(inputs, numbers), [specs])
 
 
 def served(model: keras.Model, given: Signature) -> keras.Model:
@@ -76,7 +76,7 @@ def served(model: keras.Model, given: Signature) -> keras.Model:
     return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
 
 
-def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> FileFormat:
+def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> FileFormat:
     """Write one format.
 
     Raises: NotExportable: if Keras or a converter fails.
@@ -137,7 +137,7 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> FileFormat
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
-    usage = "\n".join(["import keras", *imports, load, _predict(given)])
+    usage = "\n".join(["import keras", *imports, load, _format_predict_call(given)])
     return FileFormat("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
@@ -187,33 +187,36 @@ def _names(inputs: Any, path: str) -> list[str]:
         pairs = [(f"input_{i}", value) for i, value in enumerate(inputs)]
     else:
         return [re.sub(r"\W", "_", path)]
-    return [name for key, value in pairs for name in _names(value, f"{path}_{key}" if path else key)]
+    names = []
+    for key, value in pairs:
+        names += _names(value, f"{path}_{key}" if path else key)
+    return names
 
 
-def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
+def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
     if isinstance(inputs, dict):
-        return {"dict": {key: _structure(inputs[key], numbers) for key in sorted(inputs)}}
+        return {"dict": {key: _encode_inputs(inputs[key], numbers) for key in sorted(inputs)}}
     if isinstance(inputs, list | tuple):
         kind = "list" if isinstance(inputs, list) else "tuple"
-        return {kind: [_structure(value, numbers) for value in inputs]}
+        return {kind: [_encode_inputs(value, numbers) for value in inputs]}
     return next(numbers)
 
 
-def _predict(given: Signature) -> str:
+def _format_predict_call(given: Signature) -> str:
     """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
-    x = _packed(given.structure, given) if "string" in given.dtypes else "x"
+    x = _format_inputs(given.structure, given) if "string" in given.dtypes else "x"
     return f"predictions = model.predict({x})"
 
 
-def _packed(structure: Any, given: Signature) -> str:
+def _format_inputs(structure: Any, given: Signature) -> str:
     """Return the code of a structure of inputs, in which each input is a variable with its name."""
     if isinstance(structure, int):
         name = _variable(given.names[structure])
         return f"keras.ops.convert_to_tensor({name})" if given.dtypes[structure] == "string" else name
     ((kind, parts),) = structure.items()
     if kind == "dict":
-        return "{" + ", ".join(f"{key!r}: {_packed(part, given)}" for key, part in parts.items()) + "}"
-    return "[" + ", ".join(_packed(part, given) for part in parts) + "]"
+        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, given)}" for key, part in parts.items()) + "}"
+    return "[" + ", ".join(_format_inputs(part, given) for part in parts) + "]"
 
 
 _LAMBDAS = (

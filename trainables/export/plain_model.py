@@ -49,7 +49,7 @@ def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
     record = CreatedVariables(trial.assignment.seed)
     author.live = Settled(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
-    kept = seeds.seeded(trial.assignment.seed), keras_corrections.numbering_kept()
+    kept = seeds.seed_python(trial.assignment.seed), keras_corrections.numbering_kept()
     with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
@@ -85,7 +85,7 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     pairs += _by_place(theirs[: len(mine)], mine)  # the model's come first, before those of losses and optimizers
     for source, target in pairs:
         if raw_of(source) is not raw_of(target):
-            target.assign(np.asarray(_first(source, trial)))
+            target.assign(np.asarray(_read_first_replica(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
@@ -94,10 +94,11 @@ def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
-    weights = ([v for v in variables if not is_seed(v.value)] for variables in (trained, fresh))
+    trained_weights = [v for v in trained if not is_seed(v.value)]
+    fresh_weights = [v for v in fresh if not is_seed(v.value)]
     seeds = {v.path: v for v in trained if is_seed(v.value)}
     of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
-    return [*_by_place(*weights), *of_seeds]
+    return [*_by_place(trained_weights, fresh_weights), *of_seeds]
 
 
 def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
@@ -112,7 +113,7 @@ def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, A
     return list(zip(trained, fresh, strict=True))
 
 
-def _first(variable: Any, trial: ReadyTrial) -> Any:
+def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
     return trial.placement.replicas.first(raw_of(variable))
 
 
@@ -144,7 +145,7 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
     if not isinstance(model, Functional | keras.Sequential):
-        return example if called_with is None or _alike(called_with, example) else called_with
+        return example if called_with is None or _have_same_structure(called_with, example) else called_with
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
@@ -157,12 +158,16 @@ def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
         raise NotExportable(
             "the model reads texts that are not those of the data, so that there is nothing to try it with"
         )
-    return keras.tree.map_structure(
-        lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
-    )
+    return keras.tree.map_structure(_make_zeros, declared)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _make_zeros(declared: Any) -> np.ndarray[Any, Any]:
+    """Return zeros for a declared input: one example, whose unknown sizes are 1."""
+    sizes = [size or 1 for size in declared.shape[1:]]
+    return np.zeros([1, *sizes], declared.dtype)
+
+
+def _have_same_structure(one: Any, other: Any) -> bool:
     """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
     try:
         keras.tree.assert_same_structure(one, other)
@@ -174,8 +179,9 @@ def _alike(one: Any, other: Any) -> bool:
 
 def _fits(declared: Any, leaf: Any) -> bool:
     """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
-    sizes = [[size for size in shape[1:] if size != 1] for shape in (declared.shape, leaf.shape)]
-    return len(sizes[0]) == len(sizes[1]) and all(a is None or a == b for a, b in zip(*sizes, strict=True))
+    expected = [size for size in declared.shape[1:] if size != 1]
+    sizes = [size for size in leaf.shape[1:] if size != 1]
+    return len(expected) == len(sizes) and all(a is None or a == b for a, b in zip(expected, sizes, strict=True))
 
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:

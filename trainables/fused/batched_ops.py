@@ -69,7 +69,7 @@ def looked_up() -> Iterator[list[Lookup]]:
 
 
 @functools.cache
-def install() -> None:
+def install_converters() -> None:
     """Add all converters to TensorFlow's registry, once per process."""
     for kinds, convert in _CONVERTERS:
         for kind in kinds:
@@ -81,7 +81,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 
     Raises Refused for an operation without a batched form.
     """
-    install()
+    install_converters()
     try:
         return tf.vectorized_map(function, values, fallback_to_while_loop=False, warn=False)
     except ValueError as error:
@@ -100,31 +100,35 @@ def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
 
 
 def _dimensions(tensor: tf.Tensor) -> list[Any]:
-    return [tf.shape(tensor)[i] if n is None else n for i, n in enumerate(tensor.shape.as_list())]
+    """Return the sizes of a tensor: numbers, and tensors where a size is unknown while tracing."""
+    sizes: list[Any] = []
+    for i, size in enumerate(tensor.shape.as_list()):
+        sizes.append(tf.shape(tensor)[i] if size is None else size)
+    return sizes
 
 
-def _flattened(tensor: tf.Tensor) -> tf.Tensor:
+def _flatten(tensor: tf.Tensor) -> tf.Tensor:
     """Return a tensor with its first two dimensions joined: the examples of all trials one after the other."""
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
-def _of_each(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """Undo `_flattened`."""
+def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
+    """Undo `_flatten`."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
 
 
-def _l2_loss(kind: str, given: Any, call: Any) -> Any:
+def _convert_l2_loss(kind: str, given: Any, call: Any) -> Any:
     x = call.stacked_input(0)
     return _wrapped(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
-def _bitcast(kind: str, given: Any, call: Any) -> Any:
+def _convert_bitcast(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
-def _zeros_like(kind: str, given: Any, call: Any) -> Any:
+def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
     """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
@@ -132,51 +136,51 @@ def _zeros_like(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.zeros_like(tensor), stacked=stacked)
 
 
-def _transformed(kind: str, given: Any, call: Any) -> Any:
+def _convert_transform(kind: str, given: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
-        images=_flattened(images),
-        transforms=_flattened(transforms),
+        images=_flatten(images),
+        transforms=_flatten(transforms),
         output_shape=call.unstacked_input(2),
         fill_value=call.unstacked_input(3),
         interpolation=call.get_attr("interpolation"),
         fill_mode=call.get_attr("fill_mode"),
     )
-    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _resized(kind: str, given: Any, call: Any) -> Any:
+def _convert_resize(kind: str, given: Any, call: Any) -> Any:
     """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
     found = getattr(tf.raw_ops, kind)(
-        images=_flattened(images),
+        images=_flatten(images),
         size=call.unstacked_input(1),
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
     )
-    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _in_top_k(kind: str, given: Any, call: Any) -> Any:
+def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
     """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
-        predictions=_flattened(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
+        predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
     return _wrapped(tf.reshape(found, tf.shape(targets)))
 
 
-def _of_stacked(kind: str, given: Any, call: Any) -> Any:
+def _convert_stacked(kind: str, given: Any, call: Any) -> Any:
     """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
     call.stack_inputs([0])
     return given(call)
 
 
-def _drawn(kind: str, given: Any, call: Any) -> Any:
+def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
     Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
@@ -185,10 +189,14 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
     inputs = [call.input(i) for i in range(call.num_inputs)]
     if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
         raise ValueError(f"{MISSING}{kind}, whose seed or numbers differ between trials")
-    each = [tf.gather(one.t, streams.first) if one.is_stacked else one.t for one in inputs]
+    by_stream = []
+    for one in inputs:
+        by_stream.append(tf.gather(one.t, streams.first) if one.is_stacked else one.t)
     made = []
     for number in range(streams.count):
-        own = [t[number] if one.is_stacked else t for t, one in zip(each, inputs, strict=True)]
+        own = []
+        for tensor, one in zip(by_stream, inputs, strict=True):
+            own.append(tensor[number] if one.is_stacked else tensor)
         made.append(
             tensorflow_private.create_operation(
                 kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
@@ -201,7 +209,7 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _gathered(kind: str, given: Any, call: Any) -> Any:
+def _convert_gather(kind: str, given: Any, call: Any) -> Any:
     """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
@@ -212,7 +220,7 @@ def _gathered(kind: str, given: Any, call: Any) -> Any:
     return found
 
 
-def _multiplied(kind: str, given: Any, call: Any) -> Any:
+def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
     """Multiply examples that all trials share by each trial's weights.
 
     TensorFlow's own form would copy the weights side by side.
@@ -227,7 +235,7 @@ def _multiplied(kind: str, given: Any, call: Any) -> Any:
 # Loops over time steps
 
 
-def _looped(kind: str, given: Any, call: Any) -> Any:
+def _convert_loop(kind: str, given: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
     TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
@@ -323,8 +331,10 @@ def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
 
 def _attributes(call: Any) -> dict[str, Any]:
     """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
-    found = {name: call.get_attr(name) for name in ("strides", "padding", "dilations", "data_format")}
-    found = {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
+    found: dict[str, Any] = {}
+    for name in ("strides", "padding", "dilations", "data_format"):
+        value = call.get_attr(name)
+        found[name] = value.decode() if isinstance(value, bytes) else value
     if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
         raise ValueError(f"{MISSING}{call.op_type} with channels first")
     return found
@@ -356,7 +366,7 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
     return tf.stack([compute(*tensors) for tensors in of_trials])
 
 
-def _convolved(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
     """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
@@ -372,7 +382,7 @@ def _convolved(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(_apart(found, trials))
 
 
-def _convolved_input(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
     """Return the gradients of all trials' images."""
     if not call.input(1).is_stacked:
         return given(call)
@@ -395,7 +405,7 @@ def _convolved_input(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(of_each)
 
 
-def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
     """Return the gradients of all trials' filters."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return given(call)
@@ -417,19 +427,19 @@ def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
-    (("L2Loss",), _l2_loss),
-    (("Bitcast",), _bitcast),
-    (("ZerosLike",), _zeros_like),
-    (("ImageProjectiveTransformV3",), _transformed),
-    (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _resized),
-    (("InTopKV2",), _in_top_k),
-    (("GatherV2",), _gathered),
-    (("DepthwiseConv2dNative",), _of_stacked),
-    (("MatMul",), _multiplied),
-    (("StatelessWhile", "While"), _looped),
-    (("Conv2D",), _convolved),
-    (("Conv2DBackpropInput",), _convolved_input),
-    (("Conv2DBackpropFilter",), _convolved_filter),
+    (("L2Loss",), _convert_l2_loss),
+    (("Bitcast",), _convert_bitcast),
+    (("ZerosLike",), _convert_zeros_like),
+    (("ImageProjectiveTransformV3",), _convert_transform),
+    (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _convert_resize),
+    (("InTopKV2",), _convert_in_top_k),
+    (("GatherV2",), _convert_gather),
+    (("DepthwiseConv2dNative",), _convert_stacked),
+    (("MatMul",), _convert_multiply),
+    (("StatelessWhile", "While"), _convert_loop),
+    (("Conv2D",), _convert_convolution),
+    (("Conv2DBackpropInput",), _convert_convolution_input),
+    (("Conv2DBackpropFilter",), _convert_convolution_filter),
     (
         (
             "StatelessRandomGetKeyCounter",
@@ -439,6 +449,6 @@ _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
             "StatelessRandomUniformIntV2",
             "StatelessRandomUniformFullIntV2",
         ),
-        _drawn,
+        _convert_draws,
     ),
 )

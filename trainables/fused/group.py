@@ -73,7 +73,7 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
     return trial.program
 
 
-def alike(one: ReadyTrial, other: ReadyTrial) -> bool:
+def can_fuse(one: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials have the same program, and batches of the same examples."""
     return (
         one.program is other.program
@@ -173,10 +173,10 @@ class _Places:
     def firsts(self) -> list[int]:
         """Return one place for each stream; a stream that all members have left gets the place of another one."""
         taken = [place for place, member in enumerate(self.members) if member is not None]
-        return [
-            next((place for place in taken if self.streams[place] == stream), taken[0])
-            for stream in range(self.stack.streams)
-        ]
+        firsts = []
+        for stream in range(self.stack.streams):
+            firsts.append(next((place for place in taken if self.streams[place] == stream), taken[0]))
+        return firsts
 
     def trial(self, place: int) -> ReadyTrial:
         """Return the trial at a place; raises LookupError if the place is empty."""
@@ -219,7 +219,7 @@ class FusedGroup:
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.hold(member)
-        if first is not None and not alike(member.trial, first.trial):
+        if first is not None and not can_fuse(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)
 
@@ -228,7 +228,9 @@ class FusedGroup:
         self._empty(member)
         program = self._session.trial.program
         member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
-        member.numbers = {id(v): float(v.numpy()) for v in program.live.variables} if program.kept else {}
+        member.numbers = {}
+        if program.kept:
+            member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}
 
     @property
     def is_open(self) -> bool:
@@ -303,13 +305,13 @@ class FusedGroup:
     def _placed(self, members: Sequence[Member]) -> _Places:
         """Return the places of these members, in the smallest stack that is worth its trace."""
         places = self._places
-        there = [] if places is None else [member for member in places.members if member is not None]
-        if places is not None and {*there} == {*members} and not _wants_smaller(places.stack, members):
-            return places
-        states = [] if places is None else places.stack.states()
-        for member, state in zip([] if places is None else places.members, states, strict=True):
-            if member is not None:  # also members that do not train now
-                member.state = state
+        if places is not None:
+            there = [member for member in places.members if member is not None]
+            if {*there} == {*members} and not _wants_smaller(places.stack, members):
+                return places
+            for member, state in zip(places.members, places.stack.states(), strict=True):
+                if member is not None:  # also members that do not train now
+                    member.state = state
         program = _graph_program(members[0].trial)
         keys = [stream(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
@@ -472,20 +474,27 @@ class FusedGroup:
             done, seen = [number + count for number in done], seen + len(chunk.order)
         names = stack.graph.step.spread
         totals = {name: total.numpy() for name, total in sums.items()}
-        spreads = [[float(totals[name][k]) / seen for name in names] for k in range(stack.trials)]
+        spreads = []
+        for k in range(stack.trials):
+            spreads.append([float(totals[name][k]) / seen for name in names])
         totals = {name: total for name, total in totals.items() if name not in names}
         found = stack.reported(totals, seen, training=False)
-        return [
-            Evaluated(scalars(values), *([global_losses.deviation(*spread)] if spread else []))
-            for values, spread in zip(found, spreads, strict=True)
-        ]
+        evaluated: list[Evaluated | None] = []
+        for values, spread in zip(found, spreads, strict=True):
+            deviation = [global_losses.deviation(*spread)] if spread else []
+            evaluated.append(Evaluated(scalars(values), *deviation))
+        return evaluated
 
 
 def _concluding(
     trial: ReadyTrial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
     """Return a function that returns the report of a trial's epoch or raises Diverged."""
-    return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
+
+    def conclude() -> EpochReported:
+        return trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
+
+    return conclude
 
 
 def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:

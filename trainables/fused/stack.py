@@ -96,10 +96,10 @@ class Stack:
     def states(self) -> list[Arrays]:
         """Return the states of all trials, reading each variable once."""
         read = [np.array(value.numpy()) for value in self._values]
-        return [
-            {path: (value[place],) for path, value in zip(self._paths, read, strict=True)}
-            for place in range(self.trials)
-        ]
+        states: list[Arrays] = []
+        for place in range(self.trials):
+            states.append({path: (value[place],) for path, value in zip(self._paths, read, strict=True)})
+        return states
 
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
         """Trace all graphs by running them without any batch, unless they are traced.
@@ -128,15 +128,14 @@ class Stack:
         """Return what each trial reports for an epoch, or a validation, of ``seen`` examples."""
         step = self.graph.step
         read = self._read() if step.measures(training=training) else {}
-        metrics, totals = ({name: np.asarray(value) for name, value in found.items()} for found in (read, sums))
-        return [
-            step.reported(
-                {name: value[k] for name, value in metrics.items()},
-                {name: value[k] for name, value in totals.items()},
-                seen,
-            )
-            for k in range(self.trials)
-        ]
+        metrics = {name: np.asarray(value) for name, value in read.items()}
+        totals = {name: np.asarray(value) for name, value in sums.items()}
+        reports = []
+        for k in range(self.trials):
+            metrics_of_trial = {name: value[k] for name, value in metrics.items()}
+            totals_of_trial = {name: value[k] for name, value in totals.items()}
+            reports.append(step.reported(metrics_of_trial, totals_of_trial, seen))
+        return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Return zeros from which the sums of an epoch or a validation start."""
@@ -192,20 +191,25 @@ class Stack:
         rows that were not looked up.
         """
         tables = {place: t for place, t in zip(self._trained, trained, strict=True) if place in self._tables}
-        looked = {place: [one for one in lookups if _origin(one.table) is t] for place, t in tables.items()}
+        looked: dict[int, list[Lookup]] = {}
+        for place, table in tables.items():
+            looked[place] = [one for one in lookups if _origin(one.table) is table]
         if missing := [place for place, found in looked.items() if not found]:
             raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
         whole = [t for place, t in zip(self._trained, trained, strict=True) if place not in tables]
         found = [one.found for of_one in looked.values() for one in of_one]
         gradients = iter(tape.gradient(total, [*whole, *found]))
         dense = {id(t): tf.convert_to_tensor(next(gradients)) for t in whole}
-        rows = {place: [self._rows(one, next(gradients)) for one in of_one] for place, of_one in looked.items()}
-        joined = {
-            place: tuple(tf.concat(part, 1) for part in zip(*parts, strict=True)) for place, parts in rows.items()
-        }
-        return [
-            joined[place] if place in tables else dense[id(t)] for place, t in zip(self._trained, trained, strict=True)
-        ]
+        rows = {}
+        for place, of_one in looked.items():
+            rows[place] = [self._rows(one, next(gradients)) for one in of_one]
+        joined = {}
+        for place, parts in rows.items():
+            joined[place] = tuple(tf.concat(part, 1) for part in zip(*parts, strict=True))
+        by_weight: list[Any] = []
+        for place, t in zip(self._trained, trained, strict=True):
+            by_weight.append(joined[place] if place in tables else dense[id(t)])
+        return by_weight
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the gradient of a lookup, with one row for each looked-up place, and these places, by trial."""
@@ -232,10 +236,9 @@ class Stack:
         parts = [part for optimizer in self.graph.optimizers for part in groups.parts(optimizer)]
         with self._as(one) as scope, _undistributed(parts):
             shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
-            found = [
-                (*gradient, shape) if isinstance(gradient, tuple) else gradient
-                for gradient, shape in zip(one["gradients"], shapes, strict=True)
-            ]
+            found: list[Any] = []
+            for gradient, shape in zip(one["gradients"], shapes, strict=True):
+                found.append((*gradient, shape) if isinstance(gradient, tuple) else gradient)
 
             def known(*_: Any, **__: Any) -> Any:
                 return [found], one["shares"]

@@ -38,7 +38,7 @@ from trainables.state.origins import CreatedVariables
 
 
 def build_model(
-    author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] = features.joined
+    author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] = features.join_models
 ) -> keras.Model:
     """Return the author's model with the initial weights of a trial.
 
@@ -63,7 +63,7 @@ def build_model(
     elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
         model(keras_corrections.symbolic(author.first_example[0]))  # the default loss depends on the outputs
     if not first_trace.lacks_weights(model):
-        groups.freeze(model, hp)
+        groups.freeze_layers(model, hp)
     return model
 
 
@@ -75,7 +75,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
     """
     uncompiled = refusals.own_methods(model, "compile") and not model.compiled
     if uncompiled or own_step.is_own(author) or in_scope_of_servers():
-        return  # `build` refuses these
+        return  # `build_program` refuses these
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     refusals.check_fit(model, replicas, validates=author.validates)
     first = len(record.made)
@@ -88,7 +88,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         thrown_away = {id(owned.raw_of(v)) for v in (*optimizer.variables, *model.metrics_variables)}
         record.made[first:] = [raw for raw in record.made[first:] if id(raw) not in thrown_away]
         keras_private.mark_uncompiled(model)
-    groups.freeze(model, hp)
+    groups.freeze_layers(model, hp)
 
 
 def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
@@ -112,10 +112,10 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
         by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
         owned.undo_shared(variables.values())
-        origins.check(variables, record)
+        origins.check_origins(variables, record)
         with hp.recording(reads), hp.recording(by_author):
             compiled = _compiled_by(author, model)
-            turns = own_step.turns(author, hp, model)
+            turns = own_step.list_turns(author, hp, model)
             optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
@@ -180,7 +180,7 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
     )
 
 
-def build(made: AuthorParts, wanted: ProgramOptions) -> Program:
+def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
     """Compile a model and return the program that trains it.
 
     Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
@@ -211,7 +211,7 @@ def build(made: AuthorParts, wanted: ProgramOptions) -> Program:
         return ServedProgram(made, wanted, intake, seen)
     jit_compile = wanted.jit_compile
     if made.turns and not fit:
-        graph = own_step.build(made, wanted, intake, seen)
+        graph = own_step.build_graph(made, wanted, intake, seen)
     else:
         _correct(made, wanted, fit=itself)
         if itself and replicas.span_processes:
@@ -243,7 +243,7 @@ def _correct(made: AuthorParts, wanted: ProgramOptions, *, fit: bool) -> None:
     correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
     if made.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
-        recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
+        recomputation.recompute_activations(model, keras_corrections.adding_losses(model, author.first_example))
 
 
 def _graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
@@ -252,10 +252,10 @@ def _graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any)
     model, optimizer = parts.model, parts.optimizer
     keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
-    keras_corrections.build_symbolically(model, author.first_example)
+    keras_corrections.create_variables(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
-    losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
+    losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
     owned.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
@@ -265,7 +265,7 @@ def _keras_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen
     """Return the graph of a model that trains itself; Keras's optimizer clips and scales the loss."""
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
-    fit_program.check(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    fit_program.check_options(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
     step = fit_program.keras_step(made, replicas, intake)
     return Graph(step, replicas, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
 

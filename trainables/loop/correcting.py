@@ -19,7 +19,7 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *,
     normalisation and losses are corrected only if a batch has several parts. ``fit`` means that Keras's own steps train
     the networks. Raises Refused for what cannot be corrected.
     """
-    random_layers.install()
+    random_layers.replace_random_functions()
     keras_corrections.leave_losses_whole()
     keras_corrections.keep_arithmetic_on_devices()
     for network in networks:

@@ -44,7 +44,7 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
     The optimizer is built later, because groups and weight decay still have to be assigned to the weights.
     """
     intake = Intake(author, lambda: hp, Mixing.of(hp, author.live))
-    _trace(model, _run, intake, author.first_example)
+    _trace(model, _run_in_replica, intake, author.first_example)
 
 
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
@@ -68,7 +68,7 @@ def _trace(
     return trained
 
 
-def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
     """Run a function on the present strategy's replica, or without a strategy, as while a model is exported."""
     return tf.distribute.get_strategy().run(function, args=arguments)
 

@@ -61,7 +61,7 @@ def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasSt
     return KerasStep(model, made.by_itself, follows_the_rate=made.follows_the_rate)
 
 
-def check(
+def check_options(
     recipe: Recipe,
     replicas: Replicas,
     optimizer: keras.optimizers.Optimizer | None,
@@ -75,7 +75,7 @@ def check(
     ``mixed`` has the targets of an example if mixup or cutmix mix them. ``who`` names what trains the trial, for
     messages.
     """
-    _refuse(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
+    _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
         raise NotInFit(
             f"{who} trains this trial, whose losses and metrics take whole-number targets of one example alone, and "
@@ -92,7 +92,7 @@ def _compile(
     """
     parts, example = made.parts, made.author.first_example
     model, optimizer = parts.model, parts.optimizer
-    for kind, bound in clipping.bounds(made.hp).items():
+    for kind, bound in clipping.read_bounds(made.hp).items():
         setattr(optimizer, kind, bound)
     by_step = first_trace.trains_itself(model)
     if by_step:
@@ -104,10 +104,10 @@ def _compile(
     if by_step:
         first_trace.make_variables(model, replicas, intake, example)
     else:
-        keras_corrections.build_symbolically(model, example)
+        keras_corrections.create_variables(model, example)
     owned.check_scope(model, replicas)
     of_data = None if by_step else example
-    return False, global_losses.install(
+    return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
     )
 
@@ -130,7 +130,7 @@ class FitProgram(Program):
         parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
         model, optimizer = parts.model, parts.optimizer
         mixed = seen[1] if intake.mixing.mixes else ()
-        check(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
+        check_options(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
@@ -207,7 +207,7 @@ class FitProgram(Program):
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
             tried = additivity.ProgramUnderTest(replicas, self.state, [model], self._metrics)
-            additivity.check(tried, self._modes(validates=validation is not None), train)
+            additivity.check_additivity(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
         """Return the modes whose values must follow from the parts of a batch, for `additivity`."""
@@ -449,7 +449,7 @@ def _refuse_data(data: Examples, number: int) -> None:
         raise NotInFit(f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own")
 
 
-def _refuse(
+def _refuse_options(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
     """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""

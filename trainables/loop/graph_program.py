@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from trainables import tensorflow_private
 from trainables.data.chunks import Chunk, updates
-from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
+from trainables.data.passes import Batches, Examples, HeldOut, Walk, split_by_batch_size
 from trainables.data.share import Share
 from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas
@@ -153,7 +153,10 @@ class GraphProgram(Program):
         self.sets_no_rate |= self.optimizer_is_idle
         written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
         # Without validation data, evaluation is traced later, for the test data.
-        self._counts = [self.state[path].raw for path in self.state] if validation is None else written
+        if validation is None:
+            self._counts = [self.state[path].raw for path in self.state]
+        else:
+            self._counts = written
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
@@ -170,7 +173,7 @@ class GraphProgram(Program):
         tried = additivity.ProgramUnderTest(
             graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches
         )
-        additivity.check(tried, graph.modes(validates=validates), train)
+        additivity.check_additivity(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether the loss or metrics of the first examples change in batches of the training's size.
@@ -278,7 +281,7 @@ class GraphProgram(Program):
         first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
         chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
-        for chunk, kept in _parts(chunks, batch_size, profile_into):
+        for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
@@ -331,7 +334,7 @@ class GraphProgram(Program):
         return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-        return alike(chunks, batch_size) if self._graph.replicas.span_processes else chunks
+        return split_by_batch_size(chunks, batch_size) if self._graph.replicas.span_processes else chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]
@@ -425,14 +428,16 @@ def common(kinds: Sequence[Any]) -> Any:
     """
 
     def of(*values: Any) -> Any:
-        first, *rest = (
-            tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else tensorflow_private.type_spec(v) for v in values
-        )
+        first, *rest = map(_type_spec_of, values)
         if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order of examples, or their rates
             return tf.TensorSpec([None], first.dtype)
         return first.most_specific_common_supertype(rest)
 
     return tf.nest.map_structure(of, *kinds)
+
+
+def _type_spec_of(value: Any) -> Any:
+    return tf.type_spec_from_value(value) if isinstance(value, tf.Tensor) else tensorflow_private.type_spec(value)
 
 
 class _Timed:
@@ -453,7 +458,9 @@ class _Timed:
             self.waited_s += time.perf_counter() - began
 
 
-def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
+def _split_for_profile(
+    chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None
+) -> Iterator[tuple[Chunk, bool]]:
     """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
     if profile_into is not None:
         yield from stopwatch.profiled_parts(next(chunks), batch_size)

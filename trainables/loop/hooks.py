@@ -128,7 +128,7 @@ class AuthorHooks:
         for name, value in metrics.items():
             if name not in logs or not (logs[name] == value or math.isnan(value)):
                 raise Refused(f"on_epoch_end() has changed {name!r} in the logs, expected new names alone")
-        return {name: _number(name, value) for name, value in logs.items()}
+        return {name: _check_logged_number(name, value) for name, value in logs.items()}
 
     @contextmanager
     def _told(self, hook: str) -> Iterator[None]:
@@ -151,7 +151,7 @@ def checked_memory(memory: Any) -> dict[str, Any]:
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
     for name, value in memory.items():
-        if not isinstance(name, str) or not _is_plain(value):
+        if not isinstance(name, str) or not _is_plain_value(value):
             raise Refused(
                 f"self.memory[{name!r}] is {type(value).__name__}, expected a number, a text, true, false, None, or a "
                 "list of them; arrays belong in variables"
@@ -159,13 +159,13 @@ def checked_memory(memory: Any) -> dict[str, Any]:
     return dict(memory)
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain_value(value: object) -> bool:
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        return all(map(_is_plain_value, value))
     return value is None or type(value) in (bool, int, float, str)
 
 
-def _number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
+def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
     """Return a value that was added to the logs as a float; raises Refused if it is no number."""
     try:
         if isinstance(value, str | bytes):
@@ -181,7 +181,7 @@ class Callbacks:
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
         refusals.check_callbacks(self._callbacks, fit=fit)
-        self._made = [_kept(callback) for callback in self._callbacks]
+        self._made = [_copy_attributes(callback) for callback in self._callbacks]
         self._kept_by_author: dict[str, Any] = {}
 
     @classmethod
@@ -238,7 +238,7 @@ class Callbacks:
             callback.on_epoch_end(epoch - 1, logs)
             by = f"{type(callback).__name__}.on_epoch_end()"
             for name, value in logs.items():
-                logs[name] = _number(name, value, by=by)
+                logs[name] = _check_logged_number(name, value, by=by)
         return logs
 
     def train_end(self, metrics: Mapping[str, float]) -> None:
@@ -250,7 +250,9 @@ class Callbacks:
         """Return the attributes that each callback has changed, for a checkpoint; None if a value is not plain."""
         found = []
         for callback, made in zip(self, self._made, strict=True):
-            changed = {name: value for name, value in _kept(callback).items() if not _same(made.get(name), value)}
+            changed = {
+                name: value for name, value in _copy_attributes(callback).items() if not _same(made.get(name), value)
+            }
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
             found.append(changed)
@@ -267,16 +269,16 @@ class Callbacks:
             vars(callback).update(changed)
 
 
-def _kept(callback: keras.callbacks.Callback) -> dict[str, Any]:
+def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     """Return a copy of a callback's attributes."""
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
-            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _plain(value)
+            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _convert_scalar(value)
     return found
 
 
-def _plain(value: Any) -> Any:
+def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -386,7 +388,7 @@ def spoils(program: Any, before: Wheel) -> bool:
     )
 
 
-def freeze(program: Any, layers: Sequence[bool]) -> None:
+def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
     """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):

@@ -96,11 +96,13 @@ class Intake:
         if partners is None:
             return example
         if cut.parts == 1:
-            return self._mixed(example, _of_each(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
+            return self._mixed(
+                example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws
+            )
         count = cut.stop - cut.start
         halves = (
-            _of_each(lambda t: _cut_rows(t, 0, count), example),
-            _of_each(lambda t: _cut_rows(t, count), example),
+            _map_example(lambda t: _cut_rows(t, 0, count), example),
+            _map_example(lambda t: _cut_rows(t, count), example),
         )
         return self._mixed(*halves, cut, mixing_draws)
 
@@ -130,7 +132,8 @@ class Intake:
         if len(names) == 1:
             if isinstance(found, tuple) and not isinstance(x, tuple):
                 raise Refused(
-                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: {_call(FORMS[1])}"
+                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: "
+                    f"{_format_augment_call(FORMS[1])}"
                 )
             return found, y, sample_weight
         if not isinstance(found, tuple) or len(found) != len(names):
@@ -141,7 +144,7 @@ class Intake:
         for name, given, part in zip(names, example, found, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
-        found = tuple(tf.nest.map_structure(tf.convert_to_tensor, part) if part is not None else None for part in found)
+        found = tuple(_map_part(tf.convert_to_tensor, part) for part in found)
         rows = tf.nest.flatten(x)[0].shape[0]
         for name, part in zip(names, found, strict=True):
             if part is not None:
@@ -182,9 +185,14 @@ class Intake:
         return specs[0]
 
 
-def _of_each(change: Callable[[Any], Any], example: Example) -> Example:
-    x, y, sample_weight = (None if part is None else tf.nest.map_structure(change, part) for part in example)
+def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
+    x, y, sample_weight = (_map_part(change, part) for part in example)
     return x, y, sample_weight
+
+
+def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
+    """Return a part of an example with each array changed; None stays None."""
+    return None if part is None else tf.nest.map_structure(change, part)
 
 
 def _form(author: Author) -> tuple[str, ...]:
@@ -203,11 +211,12 @@ def _form(author: Author) -> tuple[str, ...]:
     else:
         binds = not {"y", "sample_weight"} & set(names)
     if not binds:
-        raise Refused(f"{type(author).__name__}.augment({', '.join(names)}), expected {' or '.join(map(_call, FORMS))}")
+        expected = " or ".join(map(_format_augment_call, FORMS))
+        raise Refused(f"{type(author).__name__}.augment({', '.join(names)}), expected {expected}")
     return FORMS[0]
 
 
-def _call(names: Sequence[str]) -> str:
+def _format_augment_call(names: Sequence[str]) -> str:
     return f"augment({', '.join(names)})"
 
 
@@ -217,7 +226,8 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
         tf.nest.assert_same_structure(example, part)
     except (ValueError, TypeError):
         raise Refused(
-            f"{called} returned {name} as {_structure(part)}, expected {_structure(example)} as it was given"
+            f"{called} returned {name} as {_describe_structure(part)}, "
+            f"expected {_describe_structure(example)} as it was given"
         ) from None
 
 
@@ -231,7 +241,7 @@ def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
             )
 
 
-def _structure(part: Any) -> str:
+def _describe_structure(part: Any) -> str:
     """Describe a nested structure in a few words, for messages."""
     if isinstance(part, dict):
         return "{" + ", ".join(map(str, part)) + "}"

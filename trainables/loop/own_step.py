@@ -17,7 +17,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.data.passes import gather_examples
-from trainables.devices.replicas import Replicas, gathered
+from trainables.devices.replicas import Replicas, gather_rows
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Example, Intake
@@ -99,7 +99,8 @@ class AuthorStep(Step):
         """Return zeros from which the sums of the returned values start."""
         if not training and self._test_step is None:
             return super().zeros(training=False)
-        return {name: tf.constant(0.0) for name in self._names[0 if training else 1]}
+        names = self._names[0 if training else 1]
+        return {name: tf.constant(0.0) for name in names}
 
     def measures(self, *, training: bool) -> bool:
         """Return whether training, or evaluation, counts the metrics."""
@@ -176,7 +177,7 @@ class AuthorStep(Step):
             return values
         if self._micro_batches > 1:
             raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
-        return gathered(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
+        return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return one mode for each distinct turn and, if the trial validates, one for evaluation.
@@ -184,21 +185,25 @@ class AuthorStep(Step):
         A turn is a tuple of updates that are applied at once.
         """
         turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self.turns)))}
-        steps: list[tuple[int, Turn]] = [*turns.values(), *([(0, ())] if validates and self._test_step else [])]
-        found = [
-            Mode(
-                "training" if turn else "evaluation",
-                functools.partial(self._tried_step, intake, turn=turn),
-                training=bool(turn),
-                calls=place * CALLS if turn else EVALUATION,
-                totals=self.counted_first,
-                told=("train" if turn else "test") + TOLD,
-                hint=HINT,
+        steps: list[tuple[int, Turn]] = [*turns.values()]
+        if validates and self._test_step:
+            steps.append((0, ()))
+        modes = []
+        for place, turn in steps:
+            modes.append(
+                Mode(
+                    "training" if turn else "evaluation",
+                    functools.partial(self._tried_step, intake, turn=turn),
+                    training=bool(turn),
+                    calls=place * CALLS if turn else EVALUATION,
+                    totals=self.counted_first,
+                    told=("train" if turn else "test") + TOLD,
+                    hint=HINT,
+                )
             )
-            for place, turn in steps
-        ]
-        compiled = validates and self._is_compiled
-        return found + ([self.compiled_mode(intake, training=False)] if compiled else [])
+        if validates and self._is_compiled:
+            modes.append(self.compiled_mode(intake, training=False))
+        return modes
 
     def _tried_step(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
         example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])
@@ -232,9 +237,9 @@ def is_own(author: Author) -> bool:
     return False
 
 
-def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
+def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
-    return author_updates.turns(author.updates(hp, model)) if is_own(author) else ()
+    return author_updates.parse_turns(author.updates(hp, model)) if is_own(author) else ()
 
 
 def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
@@ -281,7 +286,7 @@ def by_itself(author: Author, model: keras.Model) -> str:
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
+def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
     Raises Refused for options and networks that cannot be trained in this way.
@@ -306,8 +311,8 @@ def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) 
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     losses: tuple[Any, ...] = ()
     if compiles:
-        keras_corrections.build_symbolically(model, author.first_example)
-        losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
+        keras_corrections.create_variables(model, author.first_example)
+        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
@@ -315,9 +320,9 @@ def build(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) 
         )
     owned.check_scope(model, replicas)
     test_step = (
-        functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
+        functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
-    train_step = functools.partial(_call, author, "train_step", model, present)
+    train_step = functools.partial(_call_author, author, "train_step", model, present)
     micro_batches = wanted.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
@@ -337,7 +342,7 @@ def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+    return [v for v in _list_leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
 
 
 def check_signatures(author: Author) -> None:
@@ -353,27 +358,29 @@ def check_signatures(author: Author) -> None:
             ) from None
 
 
-def _call(author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any) -> Any:
+def _call_author(
+    author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any
+) -> Any:
     return getattr(author, method)(model, batch, present())
 
 
 def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
     trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
-    found = [part for part in (model, *trained, *_leaves(kept)) if isinstance(part, keras.Layer)]
+    found = [part for part in (model, *trained, *_list_leaves(kept)) if isinstance(part, keras.Layer)]
     return list({id(part): part for part in found}.values())
 
 
-def _leaves(kept: Mapping[str, object]) -> list[Any]:
-    return [leaf for value in kept.values() for leaf in _flat(value)]
+def _list_leaves(kept: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in kept.values() for leaf in _flatten_container(value)]
 
 
-def _flat(value: Any) -> list[Any]:
+def _flatten_container(value: Any) -> list[Any]:
     """Return the leaves of nested dictionaries, lists and tuples."""
     match value:
         case Mapping():
-            return [leaf for part in value.values() for leaf in _flat(part)]
+            return [leaf for part in value.values() for leaf in _flatten_container(part)]
         case list() | tuple():
-            return [leaf for part in value for leaf in _flat(part)]
+            return [leaf for part in value for leaf in _flatten_container(part)]
         case _:
             return [value]

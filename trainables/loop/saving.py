@@ -130,7 +130,10 @@ def _unknown_to_keras(program: Program) -> dict[str, Any]:
 
 
 def _averaging(program: Program) -> Mapping[type[Average], Average]:
-    return {EpochAverage if isinstance(one, EpochAverage) else Average: one for one in program.averages}
+    averages: dict[type[Average], Average] = {}
+    for average in program.averages:
+        averages[EpochAverage if isinstance(average, EpochAverage) else Average] = average
+    return averages
 
 
 def _averages(average: Average) -> dict[str, Any]:

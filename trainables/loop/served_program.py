@@ -9,6 +9,7 @@ those of Keras's optimizers, whose own code would fetch slots and weights to the
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -157,14 +158,13 @@ def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[
     The optimizer decides which of them decay.
     """
     rule, decays = UpdateRule.of(optimizer), keras_private.decay_rule(optimizer)
-    tables = {
-        layer.path: [
-            Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
-            for shard in layer.shards
-        ]
-        for layer in sharded_embedding.layers_of(model)
-        if layer.trainable
-    }
+    tables = {}
+    for layer in sharded_embedding.layers_of(model):
+        if layer.trainable:
+            tables[layer.path] = [
+                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
+                for shard in layer.shards
+            ]
     return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
 
 
@@ -181,19 +181,19 @@ class ServedProgram(Program):
     def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
         model = parts.model
-        _refuse(wanted.recipe, made.hp, parts.optimizer)
+        _refuse_asynchronous(wanted.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
-        keras_corrections.build_symbolically(model, example)
+        keras_corrections.create_variables(model, example)
         if parts.options.get("loss") is None:
             keras_corrections.check_added_losses(model, example)
-        losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
+        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
         owned.check_scope(model, replicas)
         self.model, self.parts = model, parts
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)
-        self._bounds = clipping.bounds(made.hp)
+        self._bounds = clipping.read_bounds(made.hp)
         self._whole, self._tables = weights(model, parts.optimizer)
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
@@ -233,7 +233,9 @@ class ServedProgram(Program):
     ) -> Trained:
         """Train one epoch, with updates in the order of the walk except that some may overtake others."""
         first = walk.first_update(epoch)
-        given = ((batch, rates[i], first + i) for i, batch in enumerate(_batches(walk.epoch(epoch), walk.batch_size)))
+        given = (
+            (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
+        )
         sums, seen = self._sums(self._train_step, given, walk.seed)
         finite = not sums[0] and self._weights_finite()
         return Trained(self._found(sums, seen), finite, 0.0, seen)
@@ -241,7 +243,7 @@ class ServedProgram(Program):
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, computed by all workers."""
         first = data.first_batch(epoch)
-        given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
+        given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
         return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
 
     # ---- on the coordinator
@@ -306,7 +308,7 @@ class ServedProgram(Program):
         examples = validation.examples(SEVERAL)
         half = len(tf.nest.flatten(examples)[0]) // 2
         cuts = (slice(None), slice(half), slice(half, None))
-        parts = [tf.nest.map_structure(lambda t, cut=cut: t[cut], examples) for cut in cuts]
+        parts = [tf.nest.map_structure(operator.itemgetter(cut), examples) for cut in cuts]
         whole, *halves = (self._sums(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
         start = 1 + len(self._names())
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
@@ -357,16 +359,15 @@ class ServedProgram(Program):
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Send the gradients to the servers if they and the loss are finite; return whether they are."""
         known = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        rows = [of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
-        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
-        for weights in self._tables.values():
-            groups.append([*range(start, start + len(weights))])
-            start += len(weights)
-        places = [[known.index(i) for i in group if i in known] for group in groups]
+        rows = []
+        for gradient in gradients:
+            rows.append(of_each_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
         found = [rows[i] for i in known]
-        floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
+        floats = []
+        for gradient in found:
+            floats.append(gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient)
         finite = all_finite([loss, *floats])
-        found = clipping.clip(found, self._bounds, [group for group in places if group])
+        found = clipping.clip(found, self._bounds, self._group_gradients(known))
 
         def update() -> tf.Tensor:
             for i, gradient in zip(known, found, strict=True):
@@ -375,6 +376,22 @@ class ServedProgram(Program):
 
         tf.cond(finite, update, lambda: tf.constant(0))
         return finite
+
+    def _group_gradients(self, known: Sequence[int]) -> list[list[int]]:
+        """Return groups of gradients that belong to one weight, by their places in ``known``.
+
+        ``known`` has the numbers of the weights with a gradient. The shards of a table are one weight.
+        """
+        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
+        for weights in self._tables.values():
+            groups.append([*range(start, start + len(weights))])
+            start += len(weights)
+        places = []
+        for group in groups:
+            of_group = [known.index(i) for i in group if i in known]
+            if of_group:
+                places.append(of_group)
+        return places
 
     def _counted(self, example: Example, predicted: Any) -> list[tf.Tensor]:
         """Return what this batch alone adds to the variables of the metrics."""
@@ -396,7 +413,7 @@ class ServedProgram(Program):
         return list(self._step.zeros(training=True))
 
 
-def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
+def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
     """Yield the batches of these chunks, gathered."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
@@ -404,7 +421,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
             yield tf.nest.map_structure(partial(gather, rows=rows), chunk.tensors)
 
 
-def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+def _refuse_asynchronous(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
     """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")

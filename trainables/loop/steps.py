@@ -48,7 +48,7 @@ class Step(ABC):
     follows_the_rate = True
 
     def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | Noted] = ()) -> None:
-        """Create a step with the losses that `global_losses.install` has returned for the model."""
+        """Create a step with the losses that `global_losses.replace_losses` has returned for the model."""
         self.model, self.global_losses = model, losses
 
     @property
@@ -102,8 +102,10 @@ class Step(ABC):
 
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros from which the sums of losses of an epoch, or of a validation, start."""
-        named = [f"{loss.name}_loss" for loss in self.global_losses] if len(self.global_losses) > 1 else []
-        return {name: tf.constant(0.0) for name in ("loss", *named)}
+        names = ["loss"]
+        if len(self.global_losses) > 1:
+            names += [f"{loss.name}_loss" for loss in self.global_losses]
+        return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
         """Return the sums of losses with one more batch added, which counts by its number of examples."""
@@ -147,12 +149,10 @@ class Step(ABC):
             self.count(*given)
             return
         # A branch of `tf.cond` takes int32 tensors from the host's memory.
-        wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
+        wide = tf.nest.map_structure(_widen_int32, given)
 
         def count_real() -> tf.Tensor:
-            return self.count(
-                *tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide)
-            )
+            return self.count(*tf.nest.map_structure(_restore_int32, given, wide))
 
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
@@ -164,7 +164,9 @@ class Step(ABC):
         x, y, sample_weight = example
         predicted = _as_float32(self.model(x, training=training))
         loss = keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=training)
-        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
+        named: Shares = {}
+        if len(cut.losses) > 1:
+            named = {f"{name}_loss": share for name, share in cut.losses.items()}
         if cut.parts == 1:
             return predicted, {"loss": tf.cast(loss, tf.float32), **named}
         return predicted, {"loss": cut.share_of(loss), **named}
@@ -224,7 +226,10 @@ class CompiledStep(Step):
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return the modes of training and, if the trial validates, of evaluation."""
-        return [self.compiled_mode(intake, training=training) for training in ((True, False) if validates else (True,))]
+        modes = [self.compiled_mode(intake, training=True)]
+        if validates:
+            modes.append(self.compiled_mode(intake, training=False))
+        return modes
 
 
 class KerasStep(Step):
@@ -278,7 +283,7 @@ class KerasStep(Step):
                 f"{type(self.model).__name__}.{name}() returned {type(returned).__name__}, expected a dictionary of "
                 "names and values"
             )
-        return {name: tf.cast(value, tf.float32) for name, value in _flat(returned)}
+        return {name: tf.cast(value, tf.float32) for name, value in _flatten_named_values(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
         """Return zeros in the shapes of the step's values, which the first batch replaces."""
@@ -290,7 +295,9 @@ class KerasStep(Step):
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
         """Return the metrics or the values of the last batch, as `Model.fit` chooses between them."""
-        return dict(metrics) if set(metrics) == set(sums) else {name: value.numpy() for name, value in sums.items()}
+        if set(metrics) == set(sums):
+            return dict(metrics)
+        return {name: value.numpy() for name, value in sums.items()}
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return all metrics of the model."""
@@ -404,7 +411,10 @@ def as_fit_takes(example: Example) -> Any:
 
     Lists become tuples, because a `Dataset` would take lists for tensors.
     """
-    x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in example)
+    parts: list[Any] = []
+    for part in example:
+        parts.append(None if part is None else keras.tree.lists_to_tuples(part))
+    x, y, weight = parts
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
@@ -413,24 +423,33 @@ def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
 
     As in `Model.fit`, a metric whose result is a dictionary gives all its keys.
     """
-    return dict(_flat(model.get_metrics_result()))
+    return dict(_flatten_named_values(model.get_metrics_result()))
 
 
-def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the names and values, including those of nested dictionaries."""
-    return [
-        leaf
-        for name, value in values.items()
-        for leaf in (_flat(value) if isinstance(value, Mapping) else [(str(name), value)])
-    ]
+    pairs: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            pairs += _flatten_named_values(value)
+        else:
+            pairs.append((str(name), value))
+    return pairs
 
 
 def _is_own(loss: keras.losses.Loss) -> bool:
     return not type(loss).__module__.startswith("keras.")
 
 
-def _is_int32(leaf: Any) -> bool:
-    return isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)
+def _widen_int32(leaf: Any) -> Any:
+    """Return an int32 tensor as int64, and anything else as it is."""
+    is_int32 = isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)
+    return tf.cast(leaf, tf.int64) if is_int32 else leaf
+
+
+def _restore_int32(leaf: Any, wide: Any) -> Any:
+    """Return a leaf that `_widen_int32` made of this one as int32 again."""
+    return tf.cast(wide, tf.int32) if wide is not leaf else leaf
 
 
 def _as_float32(predicted: Any) -> Any:

@@ -251,7 +251,7 @@ class ReadyTrial:
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
-            whole = split(residence.written(data), replicas, "test data")
+            whole = split(residence.map_converted_arrays(data), replicas, "test data")
             held_out = HeldOut.all_of(self.hp, whole, self.walk.batch_size, self.assignment.accumulate)
             held_out = self._in_its_batches(held_out)
             return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
@@ -358,7 +358,7 @@ class ReadyTrial:
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
             self.program.spent = True
-            hooks.freeze(self.program, about["frozen"])
+            hooks.set_trainable_layers(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
         if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainables.data.passes import gather_examples
 from trainables.devices.precision import LossScale
-from trainables.devices.replicas import Replicas, gathered, sums
+from trainables.devices.replicas import Replicas, gather_rows, sums
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
@@ -159,8 +159,11 @@ class Graph:
         """
         parts, values = compute(*given)
         flat, totals = self._summed_and_unscaled([g for part in parts for g in part], more=[*values.values()])
-        gradients = iter(flat)
-        return [[next(gradients) for _ in part] for part in parts], dict(zip(values, totals, strict=True))
+        remaining = iter(flat)
+        gradients = []
+        for part in parts:
+            gradients.append([next(remaining) for _ in part])
+        return gradients, dict(zip(values, totals, strict=True))
 
     def forward(
         self,
@@ -193,15 +196,14 @@ class Graph:
                     draws.seeds = dict(self._drawn[place - 1])
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
-                    scale = self.loss_scale.scale if self.loss_scale else None
-                    scaled = [shares[u.loss] if scale is None else shares[u.loss] * scale for u in turn]
+                    scaled = [shares[update.loss] for update in turn]
+                    if self.loss_scale:
+                        scale = self.loss_scale.scale
+                        scaled = [loss * scale for loss in scaled]
                 found = [tape.gradient(loss, part) for loss, part in zip(scaled, weights, strict=True)]
                 if not again:
                     count()
-            sums = [
-                [self._add(old, new) for old, new in zip(*parts, strict=True)]
-                for parts in zip(sums, found, strict=True)
-            ]
+            sums = [self._add_all(old, new) for old, new in zip(sums, found, strict=True)]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
             self._drawn[place] = draws.seeds
             self.seeds.note(draws)
@@ -210,7 +212,10 @@ class Graph:
             self._of_rows[id(update)] = [v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)]
             if not self._changed[id(update)]:
                 self.step.refuse_untrained(update)
-        return [[g for g in part if g is not None] for part in sums], values
+        return [_drop_none(part) for part in sums], values
+
+    def _add_all(self, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+        return [self._add(of_old, of_new) for of_old, of_new in zip(old, new, strict=True)]
 
     def _add(self, old: Any, new: Any) -> Any:
         """Add two gradients; sparse ones stay sparse, because Keras's optimizers have a rule of their own for them.
@@ -254,18 +259,20 @@ class Graph:
     def _summed_and_unscaled(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
         follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
-        added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
+        added = [_values_of(g) for g, rows in zip(gradients, follow, strict=True) if not rows]
         found = sums([*added, *more])
         totals, others = iter(found[: len(added)]), found[len(added) :]
-        of_rows = iter(gathered([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
-        gradients = [
-            (*next(of_rows), g[2]) if rows else (next(totals), *g[1:]) if isinstance(g, tuple) else next(totals)
-            for g, rows in zip(gradients, follow, strict=True)
-        ]
+        of_rows = iter(gather_rows([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
+        summed: list[Any] = []
+        for g, rows in zip(gradients, follow, strict=True):
+            if rows:
+                summed.append((*next(of_rows), g[2]))
+            else:
+                summed.append(_with_values(g, next(totals)))
         if self.loss_scale:
             scale = self.loss_scale.scale
-            gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
-        return gradients, others
+            summed = [_with_values(g, _values_of(g) / scale) for g in summed]
+        return summed, others
 
     def _climbed(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
         """Move the weights to where the loss of a turn is highest nearby, until the returned stack is closed."""
@@ -448,7 +455,11 @@ class Graph:
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Return zeros from which the sums of an epoch or a validation start."""
-        more = self.watch.names if training and self.watch else () if training else self.step.spread
+        more: Sequence[str] = ()
+        if not training:
+            more = self.step.spread
+        elif self.watch:
+            more = self.watch.names
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
@@ -469,6 +480,20 @@ class Graph:
         current = rate_variable(optimizer)
         if current is not None:  # an author's optimizer may have a schedule of its own
             current.assign(rate)
+
+
+def _drop_none(gradients: Sequence[Any]) -> list[Any]:
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+def _values_of(gradient: Any) -> Any:
+    """Return the values of a gradient, which is a tensor or, if it is sparse, a tuple that begins with them."""
+    return gradient[0] if isinstance(gradient, tuple) else gradient
+
+
+def _with_values(gradient: Any, values: tf.Tensor) -> Any:
+    """Return a gradient with other values, sparse if it is."""
+    return (values, *gradient[1:]) if isinstance(gradient, tuple) else values
 
 
 def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:

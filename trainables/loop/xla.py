@@ -24,7 +24,7 @@ from trainables.devices.replicas import MEET
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.draws import CannotCompile, compiling, on_host
+from trainables.numbers.draws import CannotCompile, compiling, place_on_host
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers, slices
 
@@ -106,7 +106,9 @@ class Xla:
 
     def lacking(self, walk: Walk) -> list[tuple[int, int]]:
         """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
-        return [] if self._way is None else [batch for batch in _batches(walk) if batch not in self._known]
+        if self._way is None:
+            return []
+        return [batch for batch in _iterate_batch_sizes(walk) if batch not in self._known]
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
         """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
@@ -162,11 +164,11 @@ def _ways(graph: Graph) -> Iterator[CompileMode]:
     if _hindrance(graph):
         return
     if graph.replicas.number > 1:
-        yield CompileMode(ON, _own)
+        yield CompileMode(ON, _compile_gradients)
         return
-    yield CompileMode(ON, _whole)
+    yield CompileMode(ON, _compile_update)
     if graph.whole:
-        yield CompileMode(APART, _without_intake)
+        yield CompileMode(APART, _compile_without_intake)
 
 
 def _hindrance(graph: Graph) -> str:
@@ -178,14 +180,17 @@ def _hindrance(graph: Graph) -> str:
     return "there are several replicas, and a train_step() of one's own" if several and own else ""
 
 
-def _batches(walk: Walk) -> Iterator[tuple[int, int]]:
+def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
     if isinstance(data, BatchSplit):
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
-        yield from ((place, n) for n in (size if part.size >= size else 0, part.size % size) if n)
+        if part.size >= size:
+            yield place, size
+        if part.size % size:
+            yield place, part.size % size
 
 
 def _batch(tensors: Any, rows: tf.Tensor) -> Any:
@@ -208,7 +213,7 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     compiled = tf.function(traced, autograph=False, jit_compile=True)
 
     def call(*given: Any) -> Any:
-        with on_host():
+        with place_on_host():
             given = [tf.identity(generator.state.value) for generator in generators], *given
         arguments = compiled.get_concrete_function(*given).inputs  # including captured tensors
         if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
@@ -218,7 +223,7 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     return call
 
 
-def _whole(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update of one replica that is compiled as a whole, and a function that compiles it for a batch."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
@@ -230,7 +235,7 @@ def _whole(graph: Graph) -> tuple[Update, OneBatch]:
     return update, _as_one_batch(update)
 
 
-def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update compiled without the preparation of examples, and a function that compiles it for a batch."""
     known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
@@ -251,12 +256,10 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     return update, _as_one_batch(update)
 
 
-def _own(graph: Graph) -> tuple[Update, OneBatch]:
+def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
-    once, twice = (
-        _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))
-        for again in (False, True)
-    )
+    once = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=False))
+    twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=True))
 
     def forward(
         tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False

@@ -64,7 +64,7 @@ class DrawnRows:
 @contextmanager
 def drawn_for(rows: DrawnRows | None) -> Iterator[None]:
     """Draw for these rows of a batch inside the block, in this thread; None draws exactly what is asked for."""
-    before = current()
+    before = get_current_rows()
     _present.rows = rows
     try:
         yield
@@ -72,7 +72,7 @@ def drawn_for(rows: DrawnRows | None) -> Iterator[None]:
         _present.rows = before
 
 
-def current() -> DrawnRows | None:
+def get_current_rows() -> DrawnRows | None:
     """Return the rows that random numbers are drawn for, or None for all rows."""
     return getattr(_present, "rows", None)
 
@@ -93,7 +93,7 @@ def is_compiling() -> bool:
 
 
 @contextmanager
-def on_host() -> Iterator[None]:
+def place_on_host() -> Iterator[None]:
     """Place operations that compute random keys on the host inside the block."""
     # An XLA program cannot place single operations elsewhere.
     with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
@@ -128,7 +128,7 @@ def of_the_whole(
                 return tf.ensure_shape(full[rows.start * times : (rows.start + rows.count) * times], static)
             apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
             return tf.ensure_shape(tf.reshape(tf.gather(apart, rows.places), shape), static)
-        with on_host():
+        with place_on_host():
             before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
             odd = tf.cast(before % group, tf.int32)
             counter = _later(given["counter"], before // group)
@@ -167,8 +167,8 @@ def install_draws() -> None:
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
     _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _pinned)
-    _replace_draw(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
-    _replace_draw(v2, "stateless_random_normal_v2", _normal, rows="counted")
+    _replace_draw(v2, "stateless_random_uniform_v2", _draw_uniform, rows="counted")
+    _replace_draw(v2, "stateless_random_normal_v2", _draw_normal, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_full_int_v2", _as_outside, rows="counted")
     _replace_draw(v2, "stateless_truncated_normal_v2", _refused, rows="cut")
@@ -202,7 +202,7 @@ def _replace_draw(
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        part = current() if rows else None
+        part = get_current_rows() if rows else None
         if part is None and not is_compiling():
             return original(*args, **kwargs)
         given = dict(signature.bind(*args, **kwargs).arguments)
@@ -239,7 +239,7 @@ def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
     )
 
 
-def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
     """Draw uniform numbers in [0, 1) from the low bits of each word, as TensorFlow's kernel does.
 
     The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. Raises CannotCompile for a type that
@@ -263,7 +263,7 @@ def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
 _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
 
 
-def _normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
     """Draw normal numbers with the Box-Muller transform, two from each pair of words."""
     dtype = tf.as_dtype(given.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
@@ -346,7 +346,7 @@ class Draws:
         for size in shape:
             elements = elements * size
         counters = -(-elements // each)
-        with on_host():
+        with place_on_host():
             key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
@@ -383,7 +383,7 @@ class Draws:
     def key(self) -> tf.Tensor:
         """Return the seed of the next draw, for `tf.random.stateless_*`; each call returns another one."""
         self.calls += 1
-        with on_host():
+        with place_on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
             return tf.stack([of_call, self._update])
 
@@ -425,5 +425,5 @@ class Drawn:
     def go_on(self) -> None:
         """Advance the generators by one batch; must be called in cross-replica context."""
         for generator, times in self._drawn.values():
-            with on_host():
+            with place_on_host():
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

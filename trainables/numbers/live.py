@@ -175,7 +175,7 @@ class Live:
         """
         if name not in self._entries:
             within = table.within(name, bounds, standard=standard)
-            value = _number(self._hp, name, default, meaning, within)
+            value = _read_number(self._hp, name, default, meaning, within)
             with tf.init_scope():
                 self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
@@ -196,17 +196,17 @@ class Live:
         ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
         each replica.
         """
-        return [
-            name
-            for name, entry in self._entries.items()
-            if not any(id(part.handle) in captured for part in components(entry.number.variable))
-        ]
+        outside = []
+        for name, entry in self._entries.items():
+            if not any(id(part.handle) in captured for part in components(entry.number.variable)):
+                outside.append(name)
+        return outside
 
     def set(self, hp: Hyperparameters) -> None:
         """Assign the values of another trial."""
         self._hp = hp
         for name, entry in self._entries.items():
-            entry.number.variable.assign(_number(hp, name, entry.default, entry.meaning, entry.bounds))
+            entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     @contextmanager
     def turned_on(self) -> Iterator[None]:
@@ -240,10 +240,10 @@ class Settled(Live):
         standard: bool = False,
     ) -> float:
         """Return the trial's value of a parameter as a float; raises what `Live.number` raises."""
-        return _number(self._hp, name, default, meaning, table.within(name, bounds, standard=standard))
+        return _read_number(self._hp, name, default, meaning, table.within(name, bounds, standard=standard))
 
 
-def _number(
+def _read_number(
     hp: Hyperparameters,
     name: str,
     default: float | None,

@@ -20,7 +20,7 @@ def short(seed: int) -> int:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_python(seed: int) -> Iterator[None]:
     """Seed `random` and `np.random` inside the block, and restore their states afterwards."""
     kept = random.getstate(), np.random.get_state()
     random.seed(seed)
@@ -36,10 +36,10 @@ def seeded(seed: int) -> Iterator[None]:
 def seeded_throughout(seed: int) -> Iterator[None]:
     """Seed every generator that code can use without a seed of its own, and restore them afterwards.
 
-    Besides those of `seeded`, these are the generators of `keras.random` and `tf.random`, and the entropy that
+    Besides those of `seed_python`, these are the generators of `keras.random` and `tf.random`, and the entropy that
     `np.random.default_rng()` takes from the machine.
     """
-    with seeded(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
+    with seed_python(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
 
 
@@ -62,7 +62,7 @@ def _tensorflow_seeded(seed: int) -> Iterator[None]:
     The cache is emptied only if kernels have drawn with this seed before, because they would continue their sequences.
     """
     number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds that others may have drawn with
-    with tensorflow_private.seeded(number, empty_cache=number in _kernels) as was_used:
+    with tensorflow_private.seed_tensorflow(number, empty_cache=number in _kernels) as was_used:
         try:
             yield
         finally:

@@ -57,7 +57,7 @@ def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tens
 def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
     """Mirror a share of the images left to right."""
     mirrored = draws.uniform() < tf.convert_to_tensor(share, tf.float32)
-    return tf.where(_wide(mirrored), tf.reverse(images, [2]), images)
+    return tf.where(_broadcast_to_pixels(mirrored), tf.reverse(images, [2]), images)
 
 
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
@@ -87,21 +87,21 @@ def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
 def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
     """Add one number to each image, of up to ``strength`` times the value range."""
     u = _signed(draws, strength)
-    return _like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
+    return _cast_like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
 
 
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Scale each image's distance from its mean by a factor of up to 1 +- ``strength``."""
     pixels = tf.cast(images, tf.float32)
     mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
-    return _like(images, pixels + (pixels - mean) * _signed(draws, strength))
+    return _cast_like(images, pixels + (pixels - mean) * _signed(draws, strength))
 
 
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Scale each colour's distance from grey by a factor of up to 1 +- ``strength``; three channels are needed."""
     pixels = tf.cast(images, tf.float32)
     grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
-    return _like(images, pixels + (pixels - grey) * _signed(draws, strength))
+    return _cast_like(images, pixels + (pixels - grey) * _signed(draws, strength))
 
 
 def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
@@ -109,9 +109,9 @@ def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1
 
     On every replica, it draws as many numbers as the global batch has values.
     """
-    spread = _wide(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
+    spread = _broadcast_to_pixels(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
     drawn = draws.normal(tuple(images.shape[1:])) * spread
-    return _like(images, tf.cast(images, tf.float32) + drawn * (255.0 if images.dtype.is_integer else value_range))
+    return _cast_like(images, tf.cast(images, tf.float32) + drawn * (255.0 if images.dtype.is_integer else value_range))
 
 
 def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
@@ -142,7 +142,7 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     sides = tf.minimum(tf.stack([tf.sqrt(area * ratio), tf.sqrt(area / ratio)], axis=1), tf.stack([height, width]))
     corner = u[:, 3:] * (tf.stack([height, width]) - sides)
     erased = _filled(images, corner, corner + sides, fill)
-    return tf.where(_wide(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images)
+    return tf.where(_broadcast_to_pixels(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images)
 
 
 def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:
@@ -159,10 +159,10 @@ def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
 
 
 def _signed(draws: Draws, strength: Any) -> tf.Tensor:
-    return _wide(draws.uniform((), -1.0, 1.0)) * tf.convert_to_tensor(strength, tf.float32)
+    return _broadcast_to_pixels(draws.uniform((), -1.0, 1.0)) * tf.convert_to_tensor(strength, tf.float32)
 
 
-def _wide(values: tf.Tensor) -> tf.Tensor:
+def _broadcast_to_pixels(values: tf.Tensor) -> tf.Tensor:
     """Reshape one value per image to broadcast against its pixels."""
     return values[:, None, None, None]
 
@@ -172,7 +172,7 @@ def _sides(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return shape[1], shape[2]
 
 
-def _like(images: tf.Tensor, pixels: tf.Tensor) -> tf.Tensor:
+def _cast_like(images: tf.Tensor, pixels: tf.Tensor) -> tf.Tensor:
     """Return pixels in the type of the images; integers are rounded and clipped."""
     if images.dtype.is_integer:
         pixels = tf.clip_by_value(tf.round(pixels), 0.0, 255.0)

@@ -181,9 +181,13 @@ class AuthorData:
         """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
         with self._surroundings.watched(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
-        whole = trial_parts.cut_of(assignment) != trial_parts.PARTS
-        data = train if validation is None else trial_parts.joined(train, validation) if whole else validation
-        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.written(data))[0])
+        if validation is None:
+            data = train
+        elif trial_parts.cut_of(assignment) == trial_parts.PARTS:
+            data = validation
+        else:
+            data = trial_parts.join_data(train, validation)
+        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.map_converted_arrays(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
         """Raise OtherData if a checkpoint was made on data with another fingerprint."""
@@ -214,7 +218,7 @@ class AuthorData:
         extents = _extents(hp, placement, assignment)
         if self._first is None:
             self._first = attributes.kept(author, self._own)
-        attributes.put(author, self._own, self._first)
+        attributes.replace_attributes(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
             parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
@@ -262,7 +266,9 @@ def _arrays(data: Examples) -> ArraySplit:
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if a trial caches them."""
     front = features.in_front(author, hp) if features.are_cached(author, hp) else None
-    return parts if front is None else DataParts(*(features.of(front, part, placement.devices[0]) for part in parts))
+    if front is None:
+        return parts
+    return DataParts(*(features.compute_features(front, part, placement.devices[0]) for part in parts))
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
@@ -285,7 +291,7 @@ def _cut(
     if cut == trial_parts.FOLDS:  # each fold weights its own classes
         return split(trial_parts.uncut(data, held_out), replicas, "training data"), None
     if cut == trial_parts.WHOLE:  # all data trains, nothing is held out
-        data, held_out = trial_parts.joined(data, held_out), None
+        data, held_out = trial_parts.join_data(data, held_out), None
     weights = author.class_weights(hp, trial_parts.labels_of(data))
     train = split(trial_parts.weighed(data, weights), replicas, "training data", extent=extents[0])
     if held_out is None:
@@ -319,7 +325,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
     """Return a copy made by saving and loading, which keeps what `adapt` has computed; the value if that fails."""
     own = {type(value).__name__: type(value)}
     try:
-        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _named(value, name):
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _rename_layer(value, name):
             warnings.simplefilter("ignore")  # lookup layers have no weights to build
             path = Path(folder) / "fitted.keras"
             keras.saving.save_model(value, path)
@@ -329,7 +335,7 @@ def _copy_of_layer(value: Any, name: str) -> Any:
 
 
 @contextmanager
-def _named(value: Any, name: str) -> Iterator[None]:
+def _rename_layer(value: Any, name: str) -> Iterator[None]:
     """Rename a layer inside the block.
 
     Its default name depends on the number of layers that the process has made, and checkpoints are read by name.

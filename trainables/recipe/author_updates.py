@@ -106,7 +106,7 @@ class Batch:
         self._measure(predicted)
 
 
-def turns(given: Any) -> tuple[Turn, ...]:
+def parse_turns(given: Any) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, from what `updates` returned.
 
     An update with ``times`` above 1 has several turns.

@@ -5,6 +5,7 @@ As in Keras, a bound of 0 turns it off.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def kinds(hp: Hyperparameters) -> tuple[str, ...]:
     return found
 
 
-def bounds(hp: Hyperparameters) -> dict[str, float]:
+def read_bounds(hp: Hyperparameters) -> dict[str, float]:
     """Return the bound of the trial's kind of clipping, as a number that is fixed in the graph."""
     return {kind: hp.number(kind, standard=True) for kind in kinds(hp)}
 
@@ -41,17 +42,21 @@ def clip(
     each is whole.
     """
     found = list(gradients)
+    if groups is None:
+        groups = [[place] for place in range(len(found))]
     for kind, given in bounds.items():
         bound = tf.convert_to_tensor(given, tf.float32)
         on = bound > 0
         if kind == "clipvalue":
             bound = tf.where(on, bound, float("inf"))
-            found = [_each(g, lambda t, by=bound: _within(t, by)) for g in found]
+            change = functools.partial(_within, bound=bound)
+            found = [_each(g, change) for g in found]
         elif kind == "global_clipnorm":
             scale = tf.where(on, _of_all(found, bound), 1.0)
-            found = [_each(g, lambda t, by=scale: tf.math.multiply_no_nan(t, tf.cast(by, t.dtype))) for g in found]
+            change = functools.partial(_multiply, scale=scale)
+            found = [_each(g, change) for g in found]
         else:
-            for group in [[place] for place in range(len(found))] if groups is None else groups:
+            for group in groups:
                 norm = tf.linalg.global_norm([found[place] for place in group])
                 times, over = tf.where(on, bound, 1.0), tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
                 for place in group:
@@ -74,6 +79,10 @@ def _of_all(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
 def _within(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
     bound = tf.cast(bound, gradient.dtype)
     return tf.clip_by_value(gradient, -bound, bound)
+
+
+def _multiply(gradient: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+    return tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype))
 
 
 def _each(gradient: Any, change: Any) -> Any:

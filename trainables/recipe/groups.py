@@ -40,7 +40,7 @@ def chosen(model: keras.Model, pattern: str) -> Found:
     return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
 
 
-def freeze(model: keras.Model, hp: Hyperparameters) -> None:
+def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
 
     Without this parameter, nothing is changed.
@@ -55,7 +55,8 @@ def freeze(model: keras.Model, hp: Hyperparameters) -> None:
             raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
         found = layers[:frozen]
     else:
-        patterns = [str(pattern) for pattern in frozen] if isinstance(frozen, list) else [str(frozen)]
+        listed = frozen if isinstance(frozen, list) else [frozen]
+        patterns = [str(pattern) for pattern in listed]
         named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
         found = [layer for pairs in named_ones for _, layer in pairs]
     for layer in found:
@@ -160,9 +161,11 @@ class Grouped(keras.optimizers.Optimizer):
         clipped = keras_private.clip_gradients(self, [g for g, _ in known])
         pairs = [(g, v, self._part(v)) for g, (_, v) in zip(clipped, known, strict=True)]
         bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
-        pairs = [(next(bounded) if part.is_the_trials else g, v, part) for g, v, part in pairs]
+        bounded_pairs = []
+        for g, v, part in pairs:
+            bounded_pairs.append((next(bounded) if part.is_the_trials else g, v, part))
         for part in self.parts:
-            mine = [(g, v) for g, v, its in pairs if its is part]
+            mine = [(g, v) for g, v, its in bounded_pairs if its is part]
             if not mine:
                 continue
             if part.factors is not None:
@@ -186,7 +189,9 @@ def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimi
     """Return an optimizer and the optimizers that it consists of."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *parts(optimizer.inner_optimizer)]
-    return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+    if isinstance(optimizer, Grouped):
+        return [optimizer, *(part.optimizer for part in optimizer.parts)]
+    return [optimizer]
 
 
 def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
@@ -291,7 +296,7 @@ def combined(
         if given:
             raise Refused("optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one")
         return of_keras(optimizer, model.trainable_variables)
-    groups = _checked(given, model)
+    groups = _resolve_groups(given, model)
     if not groups:
         return optimizer
     if again is None:
@@ -319,7 +324,9 @@ def combined(
     return Grouped([part for part in parts if part.variables or part is parts[0]], rate)
 
 
-def _checked(given: Any, model: keras.Model) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
+def _resolve_groups(
+    given: Any, model: keras.Model
+) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
     """Return the groups with their trainable weights and the factors of their rates.
 
     Weights that are in a `Group` are left out of all `Rated`.
@@ -417,6 +424,10 @@ def _heights(model: keras.Model) -> dict[int, int]:
 
 
 def _in_order(model: keras.Model) -> list[keras.Layer]:
-    return [
-        part for layer in model.layers for part in (_in_order(layer) if isinstance(layer, keras.Model) else [layer])
-    ]
+    layers: list[keras.Layer] = []
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            layers += _in_order(layer)
+        else:
+            layers.append(layer)
+    return layers

@@ -142,12 +142,12 @@ def _task(given: Any, model: keras.Model) -> _Task:
 
 def _of_labels(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
     wanted = targets.shape
-    per_label = _alike(wanted, shape[:-1]) or _alike(wanted, (*shape[:-1], 1))
+    per_label = _matches_shape(wanted, shape[:-1]) or _matches_shape(wanted, (*shape[:-1], 1))
     if units != 1 and per_label and activation in ("softmax", "linear"):
         return _Task("sparse", from_logits=activation == "linear")
-    if activation == "softmax" and _alike(wanted, shape) and targets.one_hot:
+    if activation == "softmax" and _matches_shape(wanted, shape) and targets.one_hot:
         return _Task("one_hot")
-    if activation == "sigmoid" and ((units == 1 and per_label) or _alike(wanted, shape)):
+    if activation == "sigmoid" and ((units == 1 and per_label) or _matches_shape(wanted, shape)):
         if targets.zero_one:
             return _Task("binary")
     elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
@@ -160,8 +160,8 @@ def _of_labels(targets: Targets, shape: Any, units: Any, activation: str | None)
 
 def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
     wanted = targets.shape
-    alike = _alike(wanted, shape) or (shape[-1:] == (1,) and _alike(wanted, shape[:-1]))
-    if activation == "softmax" and _alike(wanted, shape) and targets.shares:
+    alike = _matches_shape(wanted, shape) or (shape[-1:] == (1,) and _matches_shape(wanted, shape[:-1]))
+    if activation == "softmax" and _matches_shape(wanted, shape) and targets.shares:
         return _Task("one_hot")
     if alike and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
         return _Task("numbers")
@@ -171,7 +171,7 @@ def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
     )
 
 
-def _alike(wanted: Any, shape: Any) -> bool:
+def _matches_shape(wanted: Any, shape: Any) -> bool:
     """Return whether targets have this shape, in which None stands for any size."""
     return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
 

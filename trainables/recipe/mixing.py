@@ -118,44 +118,45 @@ class Mixed:
     def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
         """Mix x, then targets and weights with the same shares and rectangles."""
         x = tf.nest.flatten(own[0])
-        share, box, cut = _drawn(mixing, x[0], draws)
+        share, box, cut = _draw_mix(mixing, x[0], draws)
         mean = share if cut is None else tf.where(cut, 1.0, share)  # a pasted image is not averaged as well
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            return _mean(a if box is None else tf.where(_like(box, a), b, a), b, mean)
+            return _mix_values(a if box is None else tf.where(_reshape_mask(box, a), b, a), b, mean)
 
         def weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-            return _mean(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
+            return _mix_values(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
 
         labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
         targets = []
         for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
             follows = box is not None and cut is not None and a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
             if follows:  # targets per pixel are pasted like the image
-                a = tf.where(_like(box, a), b, a)
-                b = tf.where(_wide(cut, a), a, b)
+                a = tf.where(_reshape_mask(box, a), b, a)
+                b = tf.where(_broadcast_to_leaf(cut, a), a, b)
             if a.dtype.is_floating:
-                targets.append(_mean(a, b, share))
+                targets.append(_mix_values(a, b, share))
             elif follows and mixing.mixup is None:
                 targets.append(a)
             else:
                 labels[place] = a, b
-                targets.append(tf.where(_wide(share >= 0.5, a), a, b))
+                targets.append(tf.where(_broadcast_to_leaf(share >= 0.5, a), a, b))
         weights = None if own[2] is None else tf.nest.map_structure(weight, own[2], other[2])
         mixed_x = tf.nest.map_structure(picture, own[0], other[0])
         return cls(mixed_x, tf.nest.pack_sequence_as(own[1], targets), weights, share, labels)
 
 
-def _drawn(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
+def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
     """Return the share of each example's own part, a mask of its partner's pixels, and which examples are pasted.
 
     The last two are None without cutmix.
     """
-    mixup, cutmix = (None if n is None else tf.convert_to_tensor(n) for n in (mixing.mixup, mixing.cutmix))
+    mixup = None if mixing.mixup is None else tf.convert_to_tensor(mixing.mixup)
+    cutmix = None if mixing.cutmix is None else tf.convert_to_tensor(mixing.cutmix)
     if cutmix is None:
-        return _share(mixup, draws), None, None
-    rest = _share(cutmix, draws)
-    share = tf.ones_like(rest) if mixup is None else _share(mixup, draws)
+        return _draw_share(mixup, draws), None, None
+    rest = _draw_share(cutmix, draws)
+    share = tf.ones_like(rest) if mixup is None else _draw_share(mixup, draws)
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
     u = draws.uniform((3,))
@@ -170,23 +171,23 @@ def _drawn(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, t
     return tf.where(pasted, 1.0 - area, share), box, pasted
 
 
-def _share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
+def _draw_share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
     return tf.where(alpha > 0, draws.beta(tf.where(alpha > 0, alpha, 1.0)), 1.0)
 
 
-def _mean(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     """Return ``share`` of a plus the rest of b, in the type of a; exactly a if the share is 1."""
-    wide = _wide(share, a)
+    wide = _broadcast_to_leaf(share, a)
     mean = wide * tf.cast(a, tf.float32) + (1.0 - wide) * tf.cast(b, tf.float32)
     return tf.where(wide < 1.0, tf.cast(tf.round(mean) if a.dtype.is_integer else mean, a.dtype), a)
 
 
-def _like(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+def _reshape_mask(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
     """Reshape (examples, height, width, 1) to broadcast against a picture with or without channels."""
     return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
 
 
-def _wide(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+def _broadcast_to_leaf(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
     return tf.reshape(values, [-1, *[1] * (leaf.shape.rank - 1)])
 
 

@@ -18,14 +18,14 @@ from trainables.recipe import clipping, groups
 _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
 
 
-def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
+def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
     """Return Keras's optimizers by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
     kinds = [kind for kind in vars(keras.optimizers).values() if isinstance(kind, type)]
     found = [kind for kind in kinds if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS]
     return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
 
 
-_NAMES = _named()
+_NAMES = _list_optimizers()
 OPTIMIZERS = tuple(sorted(_NAMES))
 LIVE = frozenset(
     {
@@ -65,7 +65,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """
     name = hp.text("optimizer", "adam")
     if ":" in name:
-        return _own(name, hp, live)
+        return _import_optimizer(name, hp, live)
     kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
@@ -104,7 +104,7 @@ def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         return {}
 
 
-def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
+def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """Return an author's own optimizer by its ``module:Name``; its arguments are fixed in the graph.
 
     Raises: ValueError: if it cannot be imported, or makes no optimizer.
@@ -123,10 +123,10 @@ def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimiz
 
 
 def _given(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
-    return {arg: _plain(hp, arg, kind) for arg in arguments(kind) if arg not in but and arg in hp}
+    return {arg: _read_argument(hp, arg, kind) for arg in arguments(kind) if arg not in but and arg in hp}
 
 
-def _plain(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
+def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
     """Return the value of an argument, with the type of its default."""
     match _parameters(kind)[arg].default:
         case bool():
@@ -143,8 +143,10 @@ def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     try:
         return kind(**rate, **given)
     except (TypeError, ValueError) as error:
-        told = f" with {', '.join(f'{arg}={value!r}' for arg, value in given.items())}" if given else ""
-        raise ValueError(f"optimizer {name}{told}: {error}") from error
+        with_arguments = ""
+        if given:
+            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in given.items())
+        raise ValueError(f"optimizer {name}{with_arguments}: {error}") from error
 
 
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:

@@ -63,7 +63,7 @@ def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ..
     found: list[Span] = []
     first = 0
     for number, phase in enumerate(given):
-        last = None if phase.epochs is None else first + _checked(phase.epochs, number)
+        last = None if phase.epochs is None else first + _check_epochs(phase.epochs, number)
         if last is None and number < len(given) - 1:
             raise Refused(f"phase {number + 1} has no number of epochs, which only the last may lack")
         fixed = sorted({"epochs", *data} & set(phase.changes))
@@ -86,7 +86,7 @@ def check_changes(span: Span, hp: Hyperparameters, *, hooked: bool) -> None:
         raise Refused(f"phase {span.number + 1} changes {', '.join(unused)}, which nothing reads")
 
 
-def _checked(epochs: Any, number: int) -> int:
+def _check_epochs(epochs: Any, number: int) -> int:
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
         raise Refused(f"phase {number + 1} has {epochs!r} epochs, expected a whole number from 0")
     return epochs

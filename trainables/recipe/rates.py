@@ -11,7 +11,7 @@ from trainables import keras_private
 from trainables.recipe.refusals import Refused
 
 
-def _kept(optimizer: Any) -> Any:
+def _get_learning_rate(optimizer: Any) -> Any:
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         optimizer = optimizer.inner_optimizer  # the outer optimizer's own rate is never read
     return keras_private.given_learning_rate(optimizer)
@@ -19,7 +19,7 @@ def _kept(optimizer: Any) -> Any:
 
 def rate_variable(optimizer: Any) -> keras.Variable | None:
     """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own."""
-    rate = _kept(optimizer)
+    rate = _get_learning_rate(optimizer)
     return rate if isinstance(rate, keras.Variable) else None
 
 
@@ -41,11 +41,11 @@ def check_follows(optimizer: Any, whose: str) -> None:
 def rate_or_schedule(optimizer: Any) -> Any:
     """Return the learning rate or the schedule with which to make another optimizer like this one."""
     rate = own_rate(optimizer)
-    return _kept(optimizer) if rate is None else rate
+    return _get_learning_rate(optimizer) if rate is None else rate
 
 
 def scheduled_rate(optimizer: Any, update: int) -> float:
     """Return the learning rate of an update (from 0) by the schedule that an optimizer was made with."""
-    rate = _kept(optimizer)
+    rate = _get_learning_rate(optimizer)
     value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()
     return float(tf.convert_to_tensor(value).numpy())

@@ -96,16 +96,23 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
             "`training: {loop: fit}`"
         )
-    found = [] if fit else [why for callback in callbacks if (why := _heard_by_fit_alone(callback))]
-    if found:
-        raise Refused(f"callbacks() returns {'; and '.join(found)}; or {FIT}")
+    if fit:
+        return
+    reasons = list(filter(None, map(_heard_by_fit_alone, callbacks)))
+    if reasons:
+        raise Refused(f"callbacks() returns {'; and '.join(reasons)}; or {FIT}")
 
 
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if a callback cannot work in any loop; the message also names those that only this loop refuses."""
     if not any(map(_why_refused, callbacks)):
         return
-    reasons = [_why_refused(callback) or ("" if fit else _heard_by_fit_alone(callback)) for callback in callbacks]
+    reasons = []
+    for callback in callbacks:
+        reason = _why_refused(callback)
+        if not reason and not fit:
+            reason = _heard_by_fit_alone(callback)
+        reasons.append(reason)
     raise Refused(f"callbacks() returns {'; and '.join(filter(None, reasons))}")
 
 
@@ -205,7 +212,10 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 
     ``read``: that code reads the learning rate itself.
     """
-    both = [name for name in (*standard_hyperparameters.SHAPING, *(() if read else ("learning_rate",))) if name in hp]
+    names = [*standard_hyperparameters.SHAPING]
+    if not read:
+        names.append("learning_rate")
+    both = [name for name in names if name in hp]
     if both:
         raise Refused(
             f"there is a learning-rate schedule or a compile() of its own, and the trial has {', '.join(both)}, which "

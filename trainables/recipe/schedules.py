@@ -116,29 +116,33 @@ def build(hp: Hyperparameters) -> Schedule:
         case "constant" | "plateau":
             schedule = constant()
         case "cosine":
-            schedule = cosine(_number(hp, "lr_final", 0.0))
+            schedule = cosine(_read_standard_number(hp, "lr_final", 0.0))
         case "cosine_restarts":
             schedule = cosine_restarts(
-                _number(hp, "lr_final", 0.0),
+                _read_standard_number(hp, "lr_final", 0.0),
                 hp.integer("lr_restarts", 2, standard=True),
-                _number(hp, "lr_lengthening", 1.0),
+                _read_standard_number(hp, "lr_lengthening", 1.0),
             )
         case "one_cycle":
-            rise = _number(hp, "lr_rise", 0.3)
-            schedule = one_cycle(rise, _number(hp, "lr_initial", 0.04), _number(hp, "lr_final", 4e-6))
+            rise = _read_standard_number(hp, "lr_rise", 0.3)
+            schedule = one_cycle(
+                rise, _read_standard_number(hp, "lr_initial", 0.04), _read_standard_number(hp, "lr_final", 4e-6)
+            )
         case "linear":
-            schedule = polynomial(_number(hp, "lr_final", 0.0), 1.0)
+            schedule = polynomial(_read_standard_number(hp, "lr_final", 0.0), 1.0)
         case "polynomial":
-            schedule = polynomial(_number(hp, "lr_final", 0.0), _number(hp, "lr_power", 1.0))
+            schedule = polynomial(
+                _read_standard_number(hp, "lr_final", 0.0), _read_standard_number(hp, "lr_power", 1.0)
+            )
         case "exponential":
-            final = _number(hp, "lr_final", 0.01)
+            final = _read_standard_number(hp, "lr_final", 0.01)
             if final == 0:
                 raise ValueError("lr_final is 0, an exponential schedule needs a share above 0")
             schedule = exponential(final)
         case "step":
-            schedule = step(hp.integer("lr_drops", 2, standard=True), _number(hp, "lr_drop_factor", 0.1))
+            schedule = step(hp.integer("lr_drops", 2, standard=True), _read_standard_number(hp, "lr_drop_factor", 0.1))
         case _:  # piecewise, the last of `SCHEDULES`
-            schedule = piecewise(_epochs(hp), _number(hp, "lr_drop_factor", 0.1))
+            schedule = piecewise(_epochs(hp), _read_standard_number(hp, "lr_drop_factor", 0.1))
     return schedule
 
 
@@ -152,10 +156,12 @@ def rates(
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
-    factors = [
-        (i + 1) / warmup if i < warmup else schedule(Moment((i - warmup) / decay, i / count))
-        for i in range(first, first + count)
-    ]
+    factors = []
+    for i in range(first, first + count):
+        if i < warmup:
+            factors.append((i + 1) / warmup)
+        else:
+            factors.append(schedule(Moment((i - warmup) / decay, i / count)))
     return np.asarray([peak * factor for factor in factors], np.float32)
 
 
@@ -205,7 +211,7 @@ def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) ->
     for which the rate was chosen.
     Raises: ValueError: if ``reference_batch_size`` is missing.
     """
-    rate = _number(hp, "learning_rate", 1e-3) if own is None else own
+    rate = _read_standard_number(hp, "learning_rate", 1e-3) if own is None else own
     scaling = hp.text("lr_scaling", "none", standard=True)
     if scaling == "none":
         return rate
@@ -219,7 +225,7 @@ def _cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
-def _number(hp: Hyperparameters, name: str, default: float) -> float:
+def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> float:
     return hp.number(name, default, standard=True)
 
 

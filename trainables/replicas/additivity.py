@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from trainables import keras_private
 from trainables.data.passes import Examples, batch_specs
-from trainables.data.share import bounds, filled
+from trainables.data.share import compute_bounds, filled
 from trainables.devices.precision import HALF, RELATIVE_OF_TF32, rounds_factors
 from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
@@ -111,7 +111,7 @@ class ExampleResults:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
+def check_additivity(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
@@ -135,7 +135,12 @@ class _One:
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
         rounds = rounds_factors(tried.replicas)
-        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if rounds else RELATIVE
+        if half:
+            self._relative = RELATIVE_OF_HALF
+        elif rounds:
+            self._relative = RELATIVE_OF_TF32
+        else:
+            self._relative = RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused if these examples give different results in parts.
@@ -181,7 +186,7 @@ class _One:
     def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
         """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
         replicas = self._tried.replicas.number
-        calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
+        calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:
             slots = [(*filled(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
             calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
@@ -192,7 +197,9 @@ class _One:
                 self._put_back()
             values, _ = self._summed(examples, size, calls, totals)
             metrics = self._tried.metrics(self._mode.training)
-            state = {path: tuple(part.numpy() for part in held.components) for path, held in self._written.items()}
+            state = {}
+            for path, held in self._written.items():
+                state[path] = tuple(part.numpy() for part in held.components)
         finally:
             self._put_back()
         return ExampleResults(values, metrics, state)
@@ -295,7 +302,7 @@ def _size(examples: Any) -> int:
 
 def _cuts(size: int, parts: int) -> list[list[int]]:
     """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
-    even = [bounds(size, i, parts)[0] for i in range(parts + 1)]
+    even = [compute_bounds(size, i, parts)[0] for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
@@ -361,14 +368,14 @@ def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, An
         shares, counted = tried.replicas.run(on_each, given)
         return tried.replicas.sums(shares), tried.replicas.sums(counted)
 
-    settles = _settled(tried.layers) if tried.micro_batches > 1 else nullcontext()
+    settles = _use_moving_statistics(tried.layers) if tried.micro_batches > 1 else nullcontext()
     with settles:
         run = tf.function(found, input_signature=signature, autograph=False)
         return run, run.get_concrete_function().graph
 
 
 @contextmanager
-def _settled(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
     """Make batch normalisation use its moving statistics; the statistics of micro-batches are known to differ."""
     with ExitStack() as stack:
         for layer in layers:
@@ -425,12 +432,12 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         outputs = original(*args, **kwargs)
-        cut = slices.current()
+        cut = slices.get_current_slice()
         for output in tf.nest.flatten(outputs):
             if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # inside a loop or branch
                 continue
             if output.dtype.is_floating and output.shape.rank:
-                called[id(cut)].append((layer, *_of_each(output, cut)))
+                called[id(cut)].append((layer, *_average_outputs(output, cut)))
         return outputs
 
     with ExitStack() as stack:
@@ -443,7 +450,7 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
         yield
 
 
-def _of_each(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
+def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
     """Return a weighted mean of each example's outputs, at its position in the batch, and 1 if the rows do not match.
 
     Examples of other slices get 0, and so do all if the output has another number of rows than the slice.

@@ -39,7 +39,7 @@ class GlobalLoss:
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         value = self._of_slice(cut, y_true, y_pred, sample_weight)
         if cut is not None:
             _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
@@ -52,12 +52,10 @@ class GlobalLoss:
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _of_mixture(self.loss, cut, y_true)
         dtype, mask = self.loss.dtype, keras_private.mask_of(y_pred)
-        y_true, y_pred = (
-            keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
-        )
+        y_true = _convert_tensors(y_true, dtype)
+        y_pred = _convert_tensors(y_pred, dtype)
         values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
-        ignored = keras_private.mask_of(values)  # from `ignore_class`
-        mask = ignored if mask is None else mask if ignored is None else mask & ignored
+        mask = _join_masks(mask, keras_private.mask_of(values))  # the second is from `ignore_class`
         weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
         counts = self.reduction != "sum" and (mask is not None or weighed)
         self.counts_first |= counts  # augment() may add weights that the validation data lacks
@@ -102,7 +100,7 @@ class Noted:
         self.name, self.loss, self._weight = name, loss, weight
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         loss, y_true = _of_mixture(self.loss, cut, y_true)
         value = loss(y_true, y_pred, sample_weight)
         if cut is not None:
@@ -164,7 +162,7 @@ def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) 
     return _Mixed(loss, mixture), mixture.own
 
 
-def install(
+def replace_losses(
     model: keras.Model,
     weights: Mapping[str, LiveNumber | float],
     batch: tuple[Any, ...] | None,
@@ -232,9 +230,8 @@ def of_each_example(
         return None
     if keras_private.mask_of(y_pred) is not None:
         return None
-    y_true, y_pred = (
-        keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, loss.dtype), y) for y in (y_true, y_pred)
-    )
+    y_true = _convert_tensors(y_true, loss.dtype)
+    y_pred = _convert_tensors(y_pred, loss.dtype)
     values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), loss.dtype)
     if keras_private.mask_of(values) is not None or not values.shape.rank:  # rank 0, or unknown
         return None
@@ -243,6 +240,18 @@ def of_each_example(
         values = values * weights
     values = tf.cast(tf.reduce_mean(values, axis=list(range(1, values.shape.rank))), tf.float32)
     return values if weight is None else values * tf.convert_to_tensor(weight, tf.float32)
+
+
+def _convert_tensors(structure: Any, dtype: Any) -> Any:
+    """Return a structure with each leaf as a tensor of this type."""
+    return keras.tree.map_structure(lambda leaf: keras.ops.convert_to_tensor(leaf, dtype), structure)
+
+
+def _join_masks(mask: Any, other: Any) -> Any:
+    """Return the mask of what both masks keep; either may be None, which keeps everything."""
+    if mask is None:
+        return other
+    return mask if other is None else mask & other
 
 
 def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:

@@ -68,7 +68,7 @@ def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tu
 
 def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
     """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
-    cut, axes = slices.current(), list(axes)
+    cut, axes = slices.get_current_slice(), list(axes)
 
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(values, axes, keepdims=True)  # otherwise, the gradient asks the host for shapes
@@ -119,13 +119,13 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
 def _kept_dimensions(
     original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
 ) -> Any:
-    if axis in (None, (), []) or keepdims or not isinstance(x, tf.Tensor) or slices.current() is None:
+    if axis in (None, (), []) or keepdims or not isinstance(x, tf.Tensor) or slices.get_current_slice() is None:
         return original(x, axis=axis, keepdims=keepdims, **more)
     return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)
 
 
 def _signbit(original: Callable[..., Any], x: Any) -> Any:
-    if not isinstance(x, tf.Tensor) or not x.dtype.is_floating or slices.current() is None:
+    if not isinstance(x, tf.Tensor) or not x.dtype.is_floating or slices.get_current_slice() is None:
         return original(x)
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
@@ -157,7 +157,7 @@ def leave_losses_whole() -> None:
 
         @functools.wraps(original)
         def scaled(value: Any, original: Any = original) -> Any:
-            cut = slices.current()
+            cut = slices.get_current_slice()
             return original(value) if cut is None or cut.in_fit else value
 
         setattr(keras_private.loss_module, name, scaled)
@@ -292,7 +292,10 @@ def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     for layer in _layers(model):
         for loss in keras_private.layer_losses(layer):
             found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
-    return {name: tf.add_n([tf.cast(loss, tf.float32) for loss in losses]) for name, losses in found.items()}
+    totals: dict[str, tf.Tensor] = {}
+    for name, losses in found.items():
+        totals[name] = tf.add_n([tf.cast(loss, tf.float32) for loss in losses])
+    return totals
 
 
 def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
@@ -328,7 +331,7 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
     )
 
 
-def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
+def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Create all variables of model, optimizer, loss and metrics before the first trace, without computing anything."""
     keras_private.build_symbolically(model, batch)
 

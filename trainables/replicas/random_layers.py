@@ -25,7 +25,7 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private, tensorflow_private
-from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, on_host
+from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, place_on_host
 from trainables.numbers.live import LiveNumber
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
@@ -42,13 +42,13 @@ class NotPerExample(Exception):
 _here = threading.local()
 
 
-def install() -> None:
+def replace_random_functions() -> None:
     """Replace random functions once per process; without effect outside slices and `following_the_trial`."""
     install_draws()
     _replace(keras_private.random_module, keras_private.DRAW_SEED, _seed)
     _replace(keras_private.random_module, "dropout", _dropout)
     for name in WHOLE:
-        _replace(keras_private.random_module, name, _whole)
+        _replace(keras_private.random_module, name, _draw_unsliced)
     for name, stateless in STATELESS.items():
         _replace(tensorflow_private.gen_random_ops, name, functools.partial(_without_state, stateless))
 
@@ -66,7 +66,7 @@ def following_the_trial() -> Iterator[Making]:
 
     The trial has seeded Python's generator; Keras would use one that lives as long as the process.
     """
-    install()
+    replace_random_functions()
     _here.making = making = Making()
     try:
         yield making
@@ -104,7 +104,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        cut = slices.current()
+        cut = slices.get_current_slice()
         within = cut is not None and cut.draws is not None
         if not within and getattr(_here, "making", None) is None:
             return original(*args, **kwargs)
@@ -123,7 +123,7 @@ def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
         return cut.draws.key() if seed is None else original(seed)
     if cut.seeds == "keyed":
         return cut.draws.key()
-    with on_host():
+    with place_on_host():
         return keras_private.cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
 
 
@@ -164,7 +164,7 @@ def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, A
     return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
 
 
-def _whole(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
     if cut is not None and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
     return original(**given)

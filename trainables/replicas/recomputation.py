@@ -16,7 +16,7 @@ import tensorflow as tf
 from trainables import keras_private
 
 
-def install(model: keras.Model, adding: Collection[int]) -> None:
+def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
     """Recompute the activations of those layers that depend only on their inputs and trainable weights.
 
     Layers with state or random draws (batch normalisation, dropout) would update or draw twice, so their activations
@@ -40,9 +40,11 @@ def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
     apply = optimizer.apply
 
     def apply_all(gradients: list[tf.Tensor], trainable_variables: Any = None) -> None:
+        copies: list[Any] = []
         with tf.control_dependencies([g for g in gradients if g is not None]):
-            whole = [g if g is None else tf.nest.map_structure(tf.identity, g) for g in gradients]
-        apply(whole, trainable_variables)
+            for gradient in gradients:
+                copies.append(gradient if gradient is None else tf.nest.map_structure(tf.identity, gradient))
+        apply(copies, trainable_variables)
 
     optimizer.apply = apply_all
 
@@ -65,7 +67,9 @@ def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     @tf.recompute_grad  # type: ignore[untyped-decorator]  # TensorFlow has no types
     def compute(*given: tf.Tensor) -> Any:
         fresh = iter(given)
-        filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]
+        filled = []
+        for leaf in leaves:
+            filled.append(next(fresh) if tf.is_tensor(leaf) else leaf)
         again, options = tf.nest.pack_sequence_as((args, kwargs), filled)
         with keras_private.AutocastScope(precision):
             return call(*again, **options)

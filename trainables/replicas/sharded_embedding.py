@@ -42,7 +42,7 @@ class ShardedEmbedding(keras.layers.Layer):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Return this layer, or Keras's own inside `as_keras_own`; subclasses always remain what they are."""
         if cls is ShardedEmbedding and _keras_own.get():
-            return _plain(*args, **kwargs)
+            return _build_whole_embedding(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
@@ -153,7 +153,7 @@ def as_keras_own() -> Iterator[None]:
         _keras_own.reset(token)
 
 
-def _plain(
+def _build_whole_embedding(
     input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
 ) -> keras.layers.Embedding:
     """Return an embedding with the whole table; ``lazy`` only concerns training."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
-from trainables.data.share import bounds
+from trainables.data.share import compute_bounds
 from trainables.devices.replicas import here, sums
 from trainables.numbers.draws import DrawnRows, Draws, drawn_for
 
@@ -105,7 +105,7 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
     """Return one of several parts of a global batch, whose sizes differ by at most one example."""
     if parts == 1:
         return Slice.whole(size)
-    start, stop = bounds(size, part, parts)
+    start, stop = compute_bounds(size, part, parts)
     first = tf.minimum(start, size - 1)
     return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start, stop - start)
 
@@ -122,16 +122,16 @@ def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 @contextmanager
 def entered(piece: Slice) -> Iterator[Slice]:
     """Make this slice the current one inside the block."""
-    before, piece.graph = current(), tf.compat.v1.get_default_graph()
+    before, piece.graph = get_current_slice(), tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
-        with drawn_for(_rows(piece)):
+        with drawn_for(_find_drawn_rows(piece)):
             yield piece
     finally:
         _present.slice = before
 
 
-def _rows(piece: Slice) -> DrawnRows | None:
+def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
     """Return the rows to draw for; None for those of the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
@@ -140,6 +140,6 @@ def _rows(piece: Slice) -> DrawnRows | None:
     return DrawnRows(piece.size, piece.start, count, draws.places)
 
 
-def current() -> Slice | None:
+def get_current_slice() -> Slice | None:
     """Return the current slice, or None."""
     return getattr(_present, "slice", None)

@@ -81,10 +81,9 @@ def read(folder: Path) -> tuple[About, Values]:
     try:
         about: About = json.loads((folder / _ABOUT).read_text())
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
-            values = {
-                path: [file[f"{i:05d}.{replica}"] for replica in range(count)]
-                for i, (path, count) in enumerate(about["variables"].items())
-            }
+            values: Values = {}
+            for i, (path, count) in enumerate(about["variables"].items()):
+                values[path] = [file[f"{i:05d}.{replica}"] for replica in range(count)]
     except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(f"{folder}: unreadable ({error})") from error
     return about, values
@@ -118,7 +117,7 @@ class Shard:
 
     def name_of(self, start: int, stop: int) -> str:
         """Return the name of some of its rows in TensorFlow's files."""
-        return _named(self.rows, int(self.variable.shape[1]), start, stop)
+        return _name_rows(self.rows, int(self.variable.shape[1]), start, stop)
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
                 with _readable(folder, path), tf.device(part.device):
-                    rows = _rows(_prefix(folder, number, first), path, part.name_of(start, stop))
+                    rows = _restore_rows(_prefix(folder, number, first), path, part.name_of(start, stop))
                     part.variable[start - part.start : stop - part.start].assign(rows)
 
 
@@ -167,7 +166,9 @@ def whole_table(
     rows, parts = max(stop for _, stop in written), []
     for start, stop in written:
         with _readable(folder, path), tf.device("/cpu:0"):
-            parts.append(_rows(_prefix(folder, number, start), path, _named(rows, width, start, stop)).numpy())
+            parts.append(
+                _restore_rows(_prefix(folder, number, start), path, _name_rows(rows, width, start, stop)).numpy()
+            )
     return np.concatenate(parts)
 
 
@@ -180,12 +181,12 @@ def _readable(folder: Path, path: str) -> Iterator[None]:
         raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
 
 
-def _rows(prefix: str, path: str, some: str) -> tf.Tensor:
+def _restore_rows(prefix: str, path: str, some: str) -> tf.Tensor:
     read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[some], dtypes=[tf.float32])
     return read[0]
 
 
-def _named(rows: int, width: int, start: int, stop: int) -> str:
+def _name_rows(rows: int, width: int, start: int, stop: int) -> str:
     """Return the name of some rows of a table in TensorFlow's files."""
     return f"{rows} {width} {start},{stop - start}:0,{width}"
 

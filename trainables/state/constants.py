@@ -45,7 +45,7 @@ def values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
     """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
     own = [dict(vars(layer)) for layer in keras_private.flatten_layers(model)]
     called = [value for _, _, value in held(model)]
-    return [np.asarray(leaf) for leaf in _leaves([own, called], DEPTH)]
+    return [np.asarray(leaf) for leaf in _find_arrays([own, called], DEPTH)]
 
 
 def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
@@ -56,17 +56,17 @@ def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, 
     )
 
 
-def _leaves(value: Any, depth: int) -> Iterator[Any]:
+def _find_arrays(value: Any, depth: int) -> Iterator[Any]:
     """Yield tensors and arrays in nested containers and in the closures of functions."""
     if is_constant(value) or isinstance(value, np.ndarray):
         yield value
     elif depth and isinstance(value, Mapping):
         for key in value:
-            yield from _leaves(value[key], depth - 1)
+            yield from _find_arrays(value[key], depth - 1)
     elif depth and isinstance(value, list | tuple):
         for part in value:
-            yield from _leaves(part, depth - 1)
+            yield from _find_arrays(part, depth - 1)
     elif depth and isinstance(value, FunctionType):
         for cell in value.__closure__ or ():
             with suppress(ValueError):  # the cell is still empty
-                yield from _leaves(cell.cell_contents, depth - 1)
+                yield from _find_arrays(cell.cell_contents, depth - 1)

@@ -18,7 +18,7 @@ _OF_TESTS = ("test_", "conftest")
 _CACHED: Any = type(functools.cache(abs))
 
 
-def of(author: object) -> list[Home]:
+def find_homes(author: object) -> list[Home]:
     """Return the places where this author may keep values; the trainable's classes and modules come first."""
     found: dict[int, Home] = {}
     for kind in _kinds(author):
@@ -40,7 +40,7 @@ def of(author: object) -> list[Home]:
 
 def cached_results(author: object) -> int:
     """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
-    functions = [value for home in of(author) for value in home.data().values()]
+    functions = [value for home in find_homes(author) for value in home.data().values()]
     cached = [function for function in functions if isinstance(function, _CACHED)]
     return sum(function.cache_info().currsize for function in cached)
 

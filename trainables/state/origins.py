@@ -66,7 +66,7 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")
         if callable(initial) and not shards:  # TensorFlow inspects the signature of a shard's initial value
-            arguments["initial_value"] = lambda: _on_host(initial)
+            arguments["initial_value"] = lambda: _initialize_on_host(initial)
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
@@ -78,7 +78,7 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
         yield
 
 
-def check(variables: Mapping[str, Any], record: CreatedVariables) -> None:
+def check_origins(variables: Mapping[str, Any], record: CreatedVariables) -> None:
     """Raise Kept if an earlier trial has created a variable.
 
     Variables older than all trials are accepted: they are the same in a fresh process.
@@ -92,7 +92,7 @@ def check(variables: Mapping[str, Any], record: CreatedVariables) -> None:
             )
 
 
-def is_constant(value: np.ndarray[Any, Any]) -> bool:
+def has_one_value(value: np.ndarray[Any, Any]) -> bool:
     """Return whether all elements are equal, so that nothing was drawn."""
     return value.size == 0 or bool((value == value.flat[0]).all())
 
@@ -102,7 +102,7 @@ def initialises() -> bool:
     return getattr(_present, "initialises", False)
 
 
-def _on_host(initial: Callable[[], Any]) -> Any:
+def _initialize_on_host(initial: Callable[[], Any]) -> Any:
     before, _present.initialises = initialises(), True
     try:
         with tf.device(_HOST):

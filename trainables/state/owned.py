@@ -58,7 +58,7 @@ class State:
         Variables that an earlier trial of another trainable has changed are restored first.
         Raises: NotOwned, NotInScope or origins.Kept: if a variable cannot be reset.
         """
-        _refuse(graphs)
+        _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
         self._held: dict[str, Held] = {}
         self._by_identity: dict[int, Held] = {}
@@ -84,7 +84,7 @@ class State:
                 f"made outside of the strategy's scope: {', '.join(outside)}, used by {replicas.number} "
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
-        origins.check(strays, record)
+        origins.check_origins(strays, record)
 
     def will_train(self) -> None:
         """Register that the variables are about to change."""
@@ -108,21 +108,23 @@ class State:
     def is_drawn(self, raw: Any) -> bool:
         """Return whether a variable belongs to this state and had initial values that are not all equal."""
         held = self._by_identity.get(id(raw))
-        return held is not None and any(not origins.is_constant(value) for value in held.initial)
+        return held is not None and any(not origins.has_one_value(value) for value in held.initial)
 
     def written(self, graph: Any) -> dict[str, Held]:
         """Return the variables of this state that a traced graph writes, by path."""
-        handles = written(graph)
-        return {
-            path: held
-            for path, held in self._held.items()
-            if any(id(part.handle) in handles for part in held.components)
-        }
+        handles = find_written_variables(graph)
+        written = {}
+        for path, held in self._held.items():
+            if any(id(part.handle) in handles for part in held.components):
+                written[path] = held
+        return written
 
     def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
         """Return a copy of one variable's values, one per replica; None if it does not belong to this state."""
         held = self._by_identity.get(id(raw))
-        return None if held is None else tuple(part.numpy() for part in held.components)
+        if held is None:
+            return None
+        return tuple(part.numpy() for part in held.components)
 
     def put(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
         """Assign values to one variable, one per replica."""
@@ -137,7 +139,10 @@ class State:
 
     def arrays(self) -> Arrays:
         """Return a copy of all values."""
-        return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}
+        arrays: Arrays = {}
+        for path, held in self._held.items():
+            arrays[path] = tuple(part.numpy() for part in held.components)
+        return arrays
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
         """Assign values by path; from another number of replicas, the first value is assigned to all.
@@ -172,7 +177,7 @@ class State:
 _trained: list[State] = []  # states in this process that trials may have changed
 
 
-def written(graph: Any, first: int = 0) -> set[int]:
+def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
     found = {
         id(tensor): tensor
@@ -211,13 +216,17 @@ class Before:
         self._replicas = replicas
         self._variables = list({id(raw_of(v)): raw_of(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
-        self._values = replicas.run(lambda: [tf.identity(v) for v in self._variables])
+
+        def copy_values() -> list[tf.Tensor]:
+            return [tf.identity(v) for v in self._variables]
+
+        self._values = replicas.run(copy_values)
         self._first = len(self._graph.get_operations())
 
     def put_back(self, unless: Any = False) -> None:
         """Restore all values bit for bit, unless ``unless`` is true."""
         eager = tf.executing_eagerly()
-        handles = set() if eager else written(self._graph, self._first)
+        handles = set() if eager else find_written_variables(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
@@ -253,7 +262,7 @@ def _name(variable: Any) -> str:
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     """Return the value; if all elements are equal, such as an optimizer's zeros, as a view of one number."""
     value: np.ndarray[Any, Any] = component.numpy()
-    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
+    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.has_one_value(value) else value
 
 
 def variables_of(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
@@ -279,7 +288,7 @@ def _touched(graphs: Sequence[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _refuse(graphs: Sequence[Any]) -> None:
+def _refuse_operations(graphs: Sequence[Any]) -> None:
     for graph in graphs:
         for kind, name in draws.operations(graph):
             if kind in _TABLES:

@@ -89,7 +89,7 @@ class AuthorSurroundings:
                     left()
 
     def _homes(self, author: object) -> list[Home]:
-        return [Home("self", author, self._own), *modules.of(author)]
+        return [Home("self", author, self._own), *modules.find_homes(author)]
 
     def _by_kind(self, homes: list[Home]) -> list[tuple[Pristine, list[Home]]]:
         return [(self._object, homes[:1]), (_process, homes[1:])]
@@ -158,12 +158,12 @@ def making(author: object) -> Iterator[LeftValues]:
     """
     put_back_made()
     pristine, made, were = Pristine(), LeftValues(), settings.read()
-    pristine.take(modules.of(author))
+    pristine.take(modules.find_homes(author))
     with _imported(author, pristine.take):
         try:
             yield made
         finally:
-            homes = modules.of(author)
+            homes = modules.find_homes(author)
             names = pristine.changed(homes)
             names -= pristine.unmoved(homes, names)
             _remember(pristine, homes, names)
@@ -211,7 +211,7 @@ class Trials:
         names = frozenset(vars(author)) - self._own
 
         def places() -> list[Home]:
-            return [Home("self", author, only=names), *modules.of(author)]
+            return [Home("self", author, only=names), *modules.find_homes(author)]
 
         def listener(found: Pristine) -> imports.Listener:
             return _teller(author, found.take)
@@ -250,9 +250,9 @@ class Left:
 
     def state(self) -> dict[str, Any]:
         """Return the changes for a checkpoint, as JSON."""
-        names = moving.without(modules.of(self._author), changed(self._traces, self._present()))
+        names = moving.without(modules.find_homes(self._author), changed(self._traces, self._present()))
         present = {full: value for full, value in self._values().items() if full in names}
-        kept = {full: value for full, value in present.items() if _is_plain(value)}
+        kept = {full: value for full, value in present.items() if _is_json_value(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
         found = self._settings.own()
         # Settings that are not single values, such as os.environ with its passwords, are left out.
@@ -262,7 +262,7 @@ class Left:
 
     def restore(self, state: Mapping[str, Any]) -> str:
         """Apply what `state` returned, and return a line about what it lacks, or an empty string."""
-        for home in modules.of(self._author):
+        for home in modules.find_homes(self._author):
             for full, value in state["values"].items():
                 owner, _, name = full.rpartition(".")
                 if owner == home.name:
@@ -281,12 +281,14 @@ class Left:
     def _present(self) -> Traces:
         return {
             f"{home.name}.{name}": _WithoutCallbacks().digest(value)
-            for home in modules.of(self._author)
+            for home in modules.find_homes(self._author)
             for name, value in home.data().items()
         }
 
     def _values(self) -> dict[str, object]:
-        return {f"{home.name}.{name}": one for home in modules.of(self._author) for name, one in home.data().items()}
+        return {
+            f"{home.name}.{name}": one for home in modules.find_homes(self._author) for name, one in home.data().items()
+        }
 
 
 class _WithoutCallbacks(values.Digester):
@@ -313,12 +315,12 @@ def _give(home: Home, name: str, value: Any) -> None:
 _SINGLE = (bool, int, float, str)
 
 
-def _is_plain(value: object) -> bool:
+def _is_json_value(value: object) -> bool:
     """Return whether a value survives a round trip through JSON."""
     if type(value) is list:
-        return all(map(_is_plain, value))
+        return all(map(_is_json_value, value))
     if type(value) is dict:
-        return all(type(name) is str and _is_plain(part) for name, part in value.items())
+        return all(type(name) is str and _is_json_value(part) for name, part in value.items())
     return value is None or type(value) in _SINGLE
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-MOST_BYTES = 4 * 2**30  # if `keep` was not called
+MOST_BYTES = 4 * 2**30  # if `limit_cache` was not called
 _most = [MOST_BYTES]
 _read: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
 
@@ -50,7 +50,7 @@ def read_once() -> Iterator[None]:
         keras.Model.load_weights = load
 
 
-def keep(most_bytes: float) -> None:
+def limit_cache(most_bytes: float) -> None:
     """Limit the cache to this many bytes; the last file is always kept."""
     _most[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
@@ -81,7 +81,10 @@ def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[A
         for variable, was, begun, now in zip(variables, before, strange, after, strict=True):
             if np.array_equal(begun, now):
                 variable.assign(was)
-    return [None if np.array_equal(begun, now) else now for begun, now in zip(strange, after, strict=True)]
+    values: list[np.ndarray[Any, Any] | None] = []
+    for begun, now in zip(strange, after, strict=True):
+        values.append(None if np.array_equal(begun, now) else now)
+    return values
 
 
 def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:

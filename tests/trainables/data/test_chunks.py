@@ -116,7 +116,7 @@ def test_memory_maps_are_not_copied_to_the_cpu(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     x = np.load(tmp_path / "x.npy", mmap_mode="c")
     assert residence.aliasable(x)
-    tensor = residence.put(x, ONE)
+    tensor = residence.put_on_devices(x, ONE)
     assert np.shares_memory(np.asarray(memoryview(tensor)), x)
     assert not residence.aliasable(x[1:])  # 4 bytes on: TensorFlow would abort
     assert not residence.aliasable(np.load(tmp_path / "x.npy", mmap_mode="r"))
@@ -125,7 +125,7 @@ def test_memory_maps_are_not_copied_to_the_cpu(tmp_path: Path) -> None:
 
 def test_an_author_may_change_his_array_afterwards() -> None:
     x = X.copy()
-    placed = residence.put(x, ONE)
+    placed = residence.put_on_devices(x, ONE)
     x[:] = -1
     assert placed.numpy().tolist() == X.tolist()
 

@@ -81,7 +81,7 @@ def _write_parquet(folder: Path, **columns: Any) -> str:
 
 
 def _loaded(arrays: Any) -> Any:
-    return residence.written(arrays)
+    return residence.map_converted_arrays(arrays)
 
 
 def test_parquet_columns_become_a_matrix(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def table() -> Any:
 
 def _arrays(data: Any) -> Any:
     return tf.nest.map_structure(
-        lambda leaf: residence.written((leaf,))[0] if isinstance(leaf, ConvertedArray) else leaf, data
+        lambda leaf: residence.map_converted_arrays((leaf,))[0] if isinstance(leaf, ConvertedArray) else leaf, data
     )
 
 

@@ -190,7 +190,7 @@ def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
 def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
     rows = ConvertedArray((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
     ((mapped, _), _) = _shared(tmp_path, lambda: ((rows, Y), None))
-    unshared, y = residence.written((rows, Y))
+    unshared, y = residence.map_converted_arrays((rows, Y))
     assert mapped.tolist() == unshared.tolist() == X.tolist()
     assert y is Y
     assert not Path(unshared.filename).exists()  # gone with the process
@@ -278,13 +278,13 @@ def test_a_graph_of_packed_rows_takes_those_of_other_lengths() -> None:
 def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
     """By the kernels of the installed wheel: with one for GPUs, whose data lie in the GPU's memory."""
     array = _numbers(dtype, (40, 3))
-    placed = residence.put(array, _mirrored())
+    placed = residence.put_on_devices(array, _mirrored())
     leaf = placed.values[0]
     assert isinstance(leaf, Packed) == residence.packs(np.dtype(dtype))
 
     np.testing.assert_array_equal(residence.gather(leaf, tf.constant([3, 0])), array[[3, 0]])
     traced = tf.function(_used).get_concrete_function(leaf, tf.TensorSpec([None], tf.int64))
-    assert kernels.on_host(traced.graph) == []
+    assert kernels.find_host_operations(traced.graph) == []
 
 
 @pytest.mark.parametrize(
@@ -293,10 +293,10 @@ def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
 )
 def test_without_packing_the_host_would_gather(dtype: str, found: str) -> None:
     traced = tf.function(_used).get_concrete_function(tf.TensorSpec([None, 3], dtype), tf.TensorSpec([None], tf.int64))
-    assert kernels.on_host(traced.graph) == [found]
+    assert kernels.find_host_operations(traced.graph) == [found]
 
 
 def test_one_cpu_device_holds_arrays_as_they_are() -> None:
-    held = residence.put(np.zeros((64, 16), np.uint8), ONE)
+    held = residence.put_on_devices(np.zeros((64, 16), np.uint8), ONE)
     assert tf.is_tensor(held)
     assert held.dtype == tf.uint8

@@ -75,7 +75,7 @@ def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
 def joined(one: int, other: int | None, unknown: int = 20) -> Stream:
     """Streams of numbers, joined; ``unknown``: how long one is whose size is not known."""
     parts = (Stream(lambda *_, n=size or unknown: tf.data.Dataset.range(n), size) for size in (one, other))
-    found = trial_parts.joined(*parts)
+    found = trial_parts.join_data(*parts)
     assert isinstance(found, Stream)
     return found
 

@@ -20,7 +20,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.chunks import split
 from trainables.data.sources import Buckets, ConvertedArray, DataError, Stream, from_dataset
-from trainables.data.trial_parts import joined
+from trainables.data.trial_parts import join_data
 from trainables.devices.replicas import Replicas
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
@@ -150,25 +150,25 @@ def arrays(first: int, count: int) -> Any:
 
 
 def test_arrays_and_what_holds_them() -> None:
-    x, y = joined(arrays(0, 3), arrays(3, 2))
+    x, y = join_data(arrays(0, 3), arrays(3, 2))
     assert x["a"].shape == (5, 1)
     assert list(x["b"]) == list(y) == [0, 1, 2, 3, 4]
-    assert list(joined((tf.range(2), tf.range(2)), (tf.range(1), tf.range(1)))[0]) == [0, 1, 0]
+    assert list(join_data((tf.range(2), tf.range(2)), (tf.range(1), tf.range(1)))[0]) == [0, 1, 0]
 
 
 def test_rows_in_files() -> None:
     def rows(*values: float) -> ConvertedArray:
         return ConvertedArray((len(values),), np.dtype(np.float32), lambda: iter([np.array(values, np.float32)]))
 
-    found = joined((rows(1, 2), rows(0, 0)), (rows(3), rows(0)))[0]
+    found = join_data((rows(1, 2), rows(0, 0)), (rows(3), rows(0)))[0]
     assert (len(found), [list(block) for block in found.blocks()]) == (3, [[1, 2], [3]])
 
 
 def test_datasets_and_streams() -> None:
     one, other = (tf.data.Dataset.range(*ends).map(lambda n: (n, n)) for ends in ((0, 60), (60, 70)))
-    assert [int(x) for x, _ in joined(one, other)] == list(range(70))
+    assert [int(x) for x, _ in join_data(one, other)] == list(range(70))
     streams = [Stream(lambda seed, epoch, data=data: data, size) for data, size in ((one, 60), (other, 10))]
-    found = joined(*streams)
+    found = join_data(*streams)
     assert found.size == 70
     assert [int(x) for x, _ in found.ordered(None, 0)] == list(range(70))
     orders = [[int(x) for x, _ in found.ordered(seed, 1)] for seed in (1, 1, 2)]
@@ -187,7 +187,7 @@ def test_datasets_and_streams() -> None:
 )
 def test_what_cannot_be_joined(validation: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        joined(arrays(0, 3), validation)
+        join_data(arrays(0, 3), validation)
 
 
 def test_a_trial_of_an_order_that_is_not_drawn_any_more_does_not_go_on(tmp_path: Path) -> None:
@@ -226,10 +226,10 @@ def test_a_trial_on_all_data_has_no_validation() -> None:
 
 def test_buckets_are_joined_and_batches_are_not() -> None:
     part = (np.zeros((2, 3)), np.zeros(2))
-    assert len(joined(Buckets((part,)), Buckets((part, part))).parts) == 3
+    assert len(join_data(Buckets((part,)), Buckets((part, part))).parts) == 3
     batches = type("Batches", (), {})
     with pytest.raises(DataError, match="a Batches"):
-        joined(batches(), batches())
+        join_data(batches(), batches())
 
 
 ROWS = np.zeros((6, 1), np.float32)

@@ -31,7 +31,7 @@ def test_it_is_kept_where_something_is_compiled(
     devices: Devices, asked: object, xla: str, cuda: bool, tmp_path: Path
 ) -> None:
     environment = {"HOME": str(tmp_path / "a home")}
-    folder = compile_cache.keep({"jit_compile": asked}, devices, environment)
+    folder = compile_cache.enable_caches({"jit_compile": asked}, devices, environment)
     assert (folder is not None) == bool(xla or cuda)
     assert (f"device_types={xla}" in environment.get("TF_XLA_FLAGS", "")) == bool(xla)
     assert ("CUDA_CACHE_PATH" in environment) == cuda
@@ -44,21 +44,21 @@ def test_it_is_kept_where_something_is_compiled(
 def test_what_a_user_has_set_stands(tmp_path: Path) -> None:
     own = {"TF_XLA_FLAGS": f"{compile_cache.DIRECTORY}=/own", "CUDA_CACHE_PATH": "/own"}
     environment = {"HOME": str(tmp_path), **own}
-    assert compile_cache.keep({}, GPU, environment) is None
+    assert compile_cache.enable_caches({}, GPU, environment) is None
     assert environment == {"HOME": str(tmp_path), **own}
     environment = {"HOME": str(tmp_path), "TF_XLA_FLAGS": "--tf_xla_clustering_debug"}
-    compile_cache.keep({}, GPU, environment)
+    compile_cache.enable_caches({}, GPU, environment)
     assert environment["TF_XLA_FLAGS"].startswith(f"--tf_xla_clustering_debug {compile_cache.DIRECTORY}=")
 
 
 def test_a_folder_where_others_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    first = compile_cache.keep({"jit_compile": True}, CPU, environment)
+    first = compile_cache.enable_caches({"jit_compile": True}, CPU, environment)
     assert first is not None
     (first / "xla").chmod(0o770)
     again = {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
-    found = compile_cache.keep({"jit_compile": True}, CPU, again)
+    found = compile_cache.enable_caches({"jit_compile": True}, CPU, again)
     assert found is not None
     assert found.is_relative_to(tmp_path / "temporary")
 

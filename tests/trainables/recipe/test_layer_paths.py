@@ -57,7 +57,7 @@ def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> 
 )
 def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
     model = nested()
-    groups.freeze(model, Hyperparameters({"frozen_layers": frozen}))
+    groups.freeze_layers(model, Hyperparameters({"frozen_layers": frozen}))
     by_path = dict(groups.paths(model))
     still = {id(v) for v in model.trainable_variables}
     assert still == {id(v) for path in left for v in by_path[path].weights}
@@ -69,4 +69,4 @@ def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
 )
 def test_what_is_not_there(frozen: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        groups.freeze(nested(), Hyperparameters({"frozen_layers": frozen}))
+        groups.freeze_layers(nested(), Hyperparameters({"frozen_layers": frozen}))

@@ -28,13 +28,13 @@ def model_with(loss: Any, *, masked: bool, **compiled: Any) -> keras.Model:
     first = [keras.layers.Masking()] if masked else []
     model = keras.Sequential([keras.Input((5, 4)), *first, keras.layers.Dense(2)])
     model.compile("sgd", loss=loss, **compiled)
-    keras_corrections.build_symbolically(model, BATCH)
+    keras_corrections.create_variables(model, BATCH)
     return model
 
 
 def in_parts(model: keras.Model, cuts: list[int], weight: Any) -> float:
     """The global loss out of slices of the batch, one after the other, as micro-batches compute it."""
-    losses = global_losses.install(model, {}, BATCH, whole=False)
+    losses = global_losses.replace_losses(model, {}, BATCH, whole=False)
     size = tf.constant(len(X))
     edges = list(zip([0, *cuts], [*cuts, len(X)], strict=True))
 
@@ -76,10 +76,10 @@ def test_masks_lie_on_the_tensors_where_keras_puts_them() -> None:
 def test_a_loss_without_reduction_is_refused() -> None:
     model = model_with(keras.losses.MeanSquaredError(reduction="none"), masked=False)
     with pytest.raises(ValueError, match="reduction 'none', expected a mean or a sum"):
-        global_losses.install(model, {}, BATCH, whole=False)
+        global_losses.replace_losses(model, {}, BATCH, whole=False)
 
 
 def test_a_weight_for_no_output_is_refused() -> None:
     model = model_with("mse", masked=False)
     with pytest.raises(ValueError, match="loss_weights names other, the model's losses are: "):
-        global_losses.install(model, {"other": 2.0}, BATCH, whole=False)
+        global_losses.replace_losses(model, {"other": 2.0}, BATCH, whole=False)

@@ -133,7 +133,7 @@ def test_added_losses_go_through_the_method_we_replace() -> None:
 def test_a_compiled_loss_is_called_from_the_list_we_replace() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("sgd", loss="mse")
-    keras_corrections.build_symbolically(model, (tf.ones((3, 2)), tf.ones((3, 1))))
+    keras_corrections.create_variables(model, (tf.ones((3, 2)), tf.ones((3, 1))))
     (entry,) = model._compile_loss._flat_losses
     assert entry._fields == ("path", "loss", "loss_weights", "name")
     model._compile_loss._flat_losses = [entry._replace(loss=lambda y, p, w: tf.constant(5.0))]
@@ -150,7 +150,7 @@ def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(), loss="mse", metrics=["mae"])
     before = [v.numpy() for v in model.variables]
-    keras_corrections.build_symbolically(model, (tf.ones((3, 2)), tf.ones((3, 1))))
+    keras_corrections.create_variables(model, (tf.ones((3, 2)), tf.ones((3, 1))))
     assert model.optimizer.built
     assert model.metrics_variables
     assert all((a == b.numpy()).all() for a, b in zip(before, model.variables, strict=True))

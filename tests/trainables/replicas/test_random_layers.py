@@ -27,7 +27,7 @@ SIZE = 7
 
 def within(draw: Callable[[tf.Tensor], Any], start: int, stop: int, places: Any = None) -> Any:
     """What a slice of a batch of ``SIZE`` examples draws, traced with shapes as unknown as in training."""
-    random_layers.install()
+    random_layers.replace_random_functions()
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, 3]), *[tf.TensorSpec([], tf.int32)] * 3])
     def traced(x: Any, size: Any, first: Any, last: Any) -> Any:

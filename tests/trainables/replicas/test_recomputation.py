@@ -40,7 +40,7 @@ def test_what_draws_or_has_state_is_not_computed_again() -> None:
     inside = keras.layers.Bidirectional(keras.layers.LSTM(2, dropout=0.5))  # its generators lie in parts of it
     layers = [keras.layers.Reshape((2, 3)), inside, keras.layers.Dense(3), keras.layers.BatchNormalization()]
     model = keras.Sequential([keras.Input((6,)), *layers])
-    recomputation.install(model, ())
+    recomputation.recompute_activations(model, ())
     assert [layer for layer in model.layers if "call" in vars(layer)] == [layers[2]]
 
 

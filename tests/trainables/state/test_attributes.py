@@ -31,9 +31,9 @@ class Author:
 
 
 def left(author: Author, change: Any) -> set[str]:
-    before = traces([Home("self", author, frozenset({"live"})), *modules.of(author)])
+    before = traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)])
     change(author)
-    return changed(before, traces([Home("self", author, frozenset({"live"})), *modules.of(author)]))
+    return changed(before, traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)]))
 
 
 def test_the_same_values_leave_nothing() -> None:

@@ -230,12 +230,12 @@ def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:
 
         def body(i: tf.Tensor) -> tuple[tf.Tensor]:
             inside.assign_add(read)
-            written.append(owned.written(tf.compat.v1.get_default_graph()))
+            written.append(owned.find_written_variables(tf.compat.v1.get_default_graph()))
             return (i + 1,)
 
         tf.while_loop(lambda i: i < 2, body, (tf.constant(0),))
         after.assign(read)
-        written.append(owned.written(tf.compat.v1.get_default_graph(), first))
+        written.append(owned.find_written_variables(tf.compat.v1.get_default_graph(), first))
 
     run()
     assert written[0] == {id(inside.handle)}

@@ -96,14 +96,14 @@ def test_a_file_that_cannot_be_read_leaves_the_model_as_it_was(file: Path) -> No
 def test_no_more_is_kept_than_there_is_room_for(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.weights.h5"
     _net().save_weights(other)
-    weights.keep(1)
+    weights.limit_cache(1)
     try:
         with weights.read_once():
             _net().load_weights(file)
             _net().load_weights(other)
         assert [Path(key[0]).name for key in weights._read] == [other.name]
     finally:
-        weights.keep(weights.MOST_BYTES)
+        weights.limit_cache(weights.MOST_BYTES)
 
 
 def test_outside_keras_reads_as_ever(file: Path) -> None:
