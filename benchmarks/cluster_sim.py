@@ -146,7 +146,7 @@ def simulate(given: argparse.Namespace, scratch: Path) -> None:
     )
     size = folder.log.stat().st_size
     began = time.perf_counter()
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     print(
         f"log {size / 1e6:.0f} MB, {size / events:.0f} bytes an event; tables of {tables.trials.num_rows:,} trials and "
         f"{tables.metrics.num_rows:,} epochs read in {time.perf_counter() - began:.2f} s"

@@ -29,7 +29,7 @@ from sweep.analysis import replay
 from sweep.analysis.replay import Curve
 from sweep.events import Status
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.schedulers.promotion import PausingScheduler, _Pause
 from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import Objective, objective
@@ -73,7 +73,7 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
     """Return the loss of the winner and the epochs trained, for each order."""
 
     def make() -> Scheduler:
-        return OneEpoch(goal) if rule == "one epoch" else build(RULES[rule], goal, EPOCHS)
+        return OneEpoch(goal) if rule == "one epoch" else build_scheduler(RULES[rule], goal, EPOCHS)
 
     beyond = replay._UnknownEpochs(curves, goal, better=False)  # no curve is cut short
     found = []

@@ -304,7 +304,7 @@ def plain(value: object) -> object:
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {_text(name): plain(item) for name, item in value.items()}
-    _refuse(value, "bool, int, float, str, list, mapping or None")
+    _refuse_type(value, "bool, int, float, str, list, mapping or None")
 
 
 def natural(value: object) -> object:
@@ -348,7 +348,7 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{place}: {fault}" if place else fault
 
 
-def _refuse(value: object, expected: str) -> NoReturn:
+def _refuse_type(value: object, expected: str) -> NoReturn:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "; convert it with .item()" if kind.__module__ == "numpy" else ""
@@ -356,7 +356,7 @@ def _refuse(value: object, expected: str) -> NoReturn:
 
 
 def _text(value: object) -> str:
-    return value if type(value) is str else _refuse(value, "str")
+    return value if type(value) is str else _refuse_type(value, "str")
 
 
 def _fields(source: Record | Facts | Inputs) -> dict[str, object]:

@@ -63,10 +63,10 @@ class Declaring:
         number.
         """
         keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
-        in_steps = range(_plain(min_value), _plain(max_value) + 1, _plain(step or 1))
+        in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
         choices = keys["values"] if sampling == "log" and step else in_steps
-        first = _plain(min_value if default is None else default)
-        return _whole(name, self._value(name, keys, first, choices, parent_name, parent_values))
+        first = _convert_scalar(min_value if default is None else default)
+        return _check_whole_number(name, self._value(name, keys, first, choices, parent_name, parent_values))
 
     def Float(
         self,
@@ -84,8 +84,8 @@ class Declaring:
         Raises the errors of `Int`.
         """
         keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
-        first = _plain(min_value if default is None else default)
-        return _number(name, self._value(name, keys, first, (), parent_name, parent_values))
+        first = _convert_scalar(min_value if default is None else default)
+        return _check_number(name, self._value(name, keys, first, (), parent_name, parent_values))
 
     def Choice(
         self,
@@ -97,8 +97,8 @@ class Declaring:
         parent_values: Any = None,
     ) -> Any:
         """Return one of ``values``: the trial's value, or ``default``, or the first one."""
-        plain = [_plain(value) for value in values]
-        first = plain[0] if default is None else _plain(default)
+        plain = [_convert_scalar(value) for value in values]
+        first = plain[0] if default is None else _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
         choices = plain if all_hashable else ()
         return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
@@ -113,7 +113,9 @@ class Declaring:
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
         """Return the trial's value of this name if it has one, and ``value`` otherwise."""
-        return self._value(name, {"value": _plain(value)}, _plain(value), (), parent_name, parent_values)
+        return self._value(
+            name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
+        )
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
@@ -165,7 +167,7 @@ def _numbers(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
     """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""
-    low, high, step = _plain(low), _plain(high), _plain(step)
+    low, high, step = _convert_scalar(low), _convert_scalar(high), _convert_scalar(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
     if step is None or (whole and step == 1 and sampling != "log"):
@@ -186,19 +188,19 @@ def _numbers(
     return {"values": [float(value) for value in values]}
 
 
-def _plain(value: Any) -> Any:
+def _convert_scalar(value: Any) -> Any:
     """Convert a NumPy scalar to Python's type."""
     return value.item() if hasattr(value, "item") else value
 
 
-def _number(name: str, value: Any, kind: str = "a number") -> float:
+def _check_number(name: str, value: Any, kind: str = "a number") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"parameter {name!r} is {value!r}, expected {kind}")
     return float(value)
 
 
-def _whole(name: str, value: Any) -> int:
-    if not _number(name, value, "a whole number").is_integer():
+def _check_whole_number(name: str, value: Any) -> int:
+    if not _check_number(name, value, "a whole number").is_integer():
         raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
     return int(value)
 
@@ -375,7 +377,7 @@ class Hyperparameters(Declaring):
         """
         value = self[name] if default is None else self.get(name, default)
         if standard:
-            table.check(name, value)
+            table.check_standard_value(name, value)
         return value
 
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
@@ -384,11 +386,11 @@ class Hyperparameters(Declaring):
         Raises TypeError if it is not a number, KeyError if it is absent without default. With ``standard=True`` it must
         be within the bounds of the standard hyperparameter of this name, or ValueError is raised.
         """
-        return _number(name, self._given(name, default, standard=standard))
+        return _check_number(name, self._given(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
         """Return the parameter as an int. Raises TypeError if it is not a whole number. ``standard``: see `number`."""
-        return _whole(name, self._given(name, default, standard=standard))
+        return _check_whole_number(name, self._given(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
         """Return the parameter as a string. Raises TypeError if it is not a string. ``standard``: see `number`."""
@@ -415,7 +417,7 @@ class Hyperparameters(Declaring):
         Raises ValueError for any other value, and KeyError if the parameter is absent without default.
         """
         value = self[name] if default is ReadMark.ABSENT else self.get(name, default)
-        table.check_choice(name, value, [_plain(choice) for choice in choices])
+        table.check_choice(name, value, [_convert_scalar(choice) for choice in choices])
         return value
 
     def live(

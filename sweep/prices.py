@@ -30,7 +30,7 @@ def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
     return found.get(market, next(iter(found.values())))
 
 
-def bounds(price: Price) -> tuple[float, float]:
+def find_price_bounds(price: Price) -> tuple[float, float]:
     """Return the lowest and the highest price in the file."""
     every = [*_all(price)]
     return min(every), max(every)

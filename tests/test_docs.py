@@ -32,7 +32,7 @@ def _blocks(language: str) -> list[str]:
 def test_the_readmes_model_reads_the_parameters_of_the_readmes_file(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
     spec = parse(_blocks("yaml")[0], "README.md")
-    planning.check(spec, "README.md", [tmp_path])
+    planning.check_trainable(spec, "README.md", [tmp_path])
 
 
 @pytest.mark.keras
@@ -148,7 +148,7 @@ def test_shipped_files_are_read_in_full(path: Path) -> None:
     spec = load(path)
     if path.stem == "my_torch" and find_spec("torch") is None:
         pytest.skip("imports torch, which is not here")
-    planning.check(spec, str(path), [ROOT, path.parent])
+    planning.check_trainable(spec, str(path), [ROOT, path.parent])
     first = path.read_text().splitlines()[:2]
     assert all(line.startswith("# ") for line in first)
 

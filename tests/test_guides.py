@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.space.domains import Categorical, bounds, choices, contains
+from sweep.space.domains import Categorical, choices, contains, get_domain_bounds
 from sweep.spec import parse
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -213,7 +213,7 @@ def test_names_that_go_together_draw_the_same(guide: str, there: str, here: str)
         assert set(drawn) == set(values)  # all of these, and no others
         return
     assert not isinstance(domain, Categorical)
-    low, high = bounds(domain)
+    low, high = get_domain_bounds(domain)
     assert all(contains(domain, value) for value in map(float, drawn)), min(drawn)
     if high < float("inf"):
         middle = sorted(drawn)[500]

@@ -108,7 +108,7 @@ def value_of(name: str) -> object:
     """Return a value that a standard hyperparameter may have."""
     if name == "optimizer":
         return "adamw"
-    bounds = standard_hyperparameters.bounds(name)
+    bounds = standard_hyperparameters.get_standard_bounds(name)
     candidates: tuple[object, ...] = (0.5, 2, True, "linear", "cosine", "balanced", -0.5, "sgd", [3])
     return next(value for value in candidates if bounds.takes(value))  # type: ignore[arg-type]
 

@@ -315,7 +315,7 @@ class ReportData:
         return tuple(lines)
 
 
-def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
+def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
     """Read the data of a report on a sweep, optionally under another name. Raises `StoreError`.
 
     Curves have at most about ``points`` points.
@@ -323,7 +323,7 @@ def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportD
     from sweep.store import reading
 
     running = folder.is_running()
-    read = reading.read(folder)
+    read = reading.read_tables(folder)
     sweep = of_tables(folder, read, name)
     errors = reading.columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
@@ -368,6 +368,6 @@ def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
     found: dict[str, Domain] = {}
     for account in reversed(accounts):
         document = document_of(account.info.parameters, str(account.info.path))
-        entries = parameters.read(document.data, (), document)
+        entries = parameters.read_parameters(document.data, (), document)
         found |= {entry.name: entry.domain for entry in entries if entry.domain is not None}
     return found

@@ -74,7 +74,7 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     from sweep.store import reading
 
     objectives = folder.read_info().objectives
-    read = reading.read(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
+    read = reading.read_tables(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
     return measure(of_tables(folder, read), read)
 
 

@@ -143,7 +143,7 @@ class SearchEfficiency:
     rungs: tuple[RungPrediction, ...]
 
 
-def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
+def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     """Return the search efficiency of one sweep of a ranking.
 
     Returns None if it has fewer than three completed configurations, or no objective.

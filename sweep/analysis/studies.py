@@ -34,7 +34,7 @@ def of(folder: ResultsFolder) -> Study:
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
-    return of_read(folder, reading.read(folder, ["trial", "epoch", f"metric.{first}"]))
+    return of_read(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
 
 
 def of_read(folder: ResultsFolder, read: Tables) -> Study:
@@ -164,7 +164,7 @@ class FollowedSweep:
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
-        read = reading.read(self._folder, ["trial", "epoch", objective])
+        read = reading.read_tables(self._folder, ["trial", "epoch", objective])
         sweep = of_tables(self._folder, read)
         told = recorded_study(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}

@@ -178,7 +178,9 @@ class Foresight:
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        from sweep.schedulers.early_termination import build  # imports NumPy, which a live view does not need at import
+        from sweep.schedulers.early_termination import (
+            build_scheduler,  # imports NumPy, which a live view does not need at import
+        )
 
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
@@ -191,7 +193,7 @@ class Foresight:
         left = dict.fromkeys(going, 0.0)
         whole = come = come_whole = 0
         for _ in range(rehearsals):
-            scheduler = build(self._rule, self._objective, self._epochs)
+            scheduler = build_scheduler(self._rule, self._objective, self._epochs)
             losses = self._draw_losses(seen, numbers)
             for trial in sorted(seen, key=lambda trial: -losses[trial]):  # worst first, so that the rule stops none
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))

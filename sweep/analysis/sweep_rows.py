@@ -71,11 +71,11 @@ def first_failure(sweep: Sweep) -> str:
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
-def read(folder: ResultsFolder) -> Sweep:
+def read_sweep(folder: ResultsFolder) -> Sweep:
     """Read the present state of the sweep in a folder. Raises `StoreError`."""
     from sweep.store import reading
 
-    return of_tables(folder, reading.read(folder, metrics=()))
+    return of_tables(folder, reading.read_tables(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:

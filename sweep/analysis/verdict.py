@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
-from sweep.analysis.sweep_rows import Trial, read
+from sweep.analysis.sweep_rows import Trial, read_sweep
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
@@ -171,7 +171,7 @@ def _answer(ranking: Ranking, *, running: bool) -> str:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
     if ranking.confirmed is not None:
-        return begin + " ".join(confirmed_sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
+        return begin + " ".join(confirmed_sentences(ranking.confirmed, _name_configuration(ranking.best[0], ranking)))
     begin += _beside_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
@@ -215,12 +215,12 @@ def _front(ranking: Ranking) -> str:
     rows, of = ranking.best, sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
-        alone = f"{_named(rows[0], ranking)} is best in {names} at once, of {of} configurations that completed."
-        return alone + _behind(ranking)
+        alone = _name_configuration(rows[0], ranking)
+        return f"{alone} is best in {names} at once, of {of} configurations that completed." + _behind(ranking)
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
-        ends.append(f"{metric} {score(best.scores[at].mean)} with {_named(best, ranking)}")
+        ends.append(f"{metric} {score(best.scores[at].mean)} with {_name_configuration(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
         f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}.{_behind(ranking)}"
@@ -245,7 +245,7 @@ def _single(ranking: Ranking) -> str:
     best = ranking.best[0]
     top = best.scores[0]
     seeds = len(top.values)
-    reached = f"The best was {_named(best, ranking)} with {top.metric} {score(top.mean)}"
+    reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
         reached += f" on average over {seeds} {_trainings(best)}{_interval(top.interval)}"
     if best.completed < 1:
@@ -282,7 +282,8 @@ def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     if equal:
         told = f"{counted(equal, 'other configuration')} reached the same score"
     else:
-        told = f"The next, {_named(follower, ranking)}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
+        next_one = _name_configuration(follower, ranking)
+        told = f"The next, {next_one}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
     if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
         return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
     if len(top.values) < 2:
@@ -304,7 +305,7 @@ def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
 def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return the nearest of some rows, with its difference to the best, as far as it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
-    named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
+    named = f"the nearest, {_name_configuration(row, ranking)}," if len(rows) > 1 else _name_configuration(row, ranking)
     if not row.difference:
         return f"{named} has the same mean"
     p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
@@ -326,7 +327,7 @@ def _trainings(row: RankedConfiguration) -> str:
     return "folds" if any(trial.fold is not None for trial in row.trials) else "seeds"
 
 
-def _named(row: RankedConfiguration, ranking: Ranking) -> str:
+def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
     parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more
@@ -373,7 +374,7 @@ def listed(folder: ResultsFolder) -> Listed:
     """Return one sweep at a glance."""
     name, path = folder.name, folder.place
     try:
-        sweep = read(folder)
+        sweep = read_sweep(folder)
     except StoreError as error:
         return Listed(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])

@@ -38,7 +38,7 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Load the results in these folders."""
-    tables = [reading.read(folder) for folder in folders]
+    tables = [reading.read_tables(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
     if len(folders) > 1:  # only then is the column needed

@@ -200,7 +200,7 @@ def run(
                 given = trainables.taken(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
-        changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
+        changes = [*_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read(what, given, changes)
         except InputError as error:
@@ -213,7 +213,7 @@ def run(
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
-            lambda: session.run(training, text, place, options, view), ResultsFolder(place / spec.name), given
+            lambda: session.run_sweep(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
 
 
@@ -236,8 +236,8 @@ def resume(
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
     with alone():
-        _refuse(max_concurrent=options.max_concurrent)
-        changes = [*_assignments(set), *_named(run_cap=run_cap)]
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent)
+        changes = [*_assignments(set), *_list_changes(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
 
@@ -260,7 +260,7 @@ def confirm(
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
     with alone():
-        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
 
@@ -286,7 +286,7 @@ def retrain(
     options = _options("retrain", how)
     require_locks()
     with alone():
-        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
         folder = ResultsFolder.open(local(results, "results"), str(name))
         made = retraining.prepare(
             folder,
@@ -310,7 +310,7 @@ def retrain(
         )
         view, parent = viewer(spec, notes, options), folder.path.parent
         return _concluded(
-            lambda: session.run(training, made.text, parent, options, view, made.origin),
+            lambda: session.run_sweep(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
             given,
         )
@@ -324,7 +324,7 @@ def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> Loade
     where = str(reopened.folder.info)
     source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
     view = viewer(reopened.spec, (), how)
-    return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
+    return _concluded(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
 def _read(
@@ -360,7 +360,7 @@ def _free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: P
     return free_name(results, name)
 
 
-def _refuse(**counts: int | None) -> None:
+def _refuse_wrong_counts(**counts: int | None) -> None:
     if wrong := list(_wrong(**counts)):
         raise InputError(wrong)
 
@@ -386,7 +386,7 @@ def _changes(values: Mapping[str, object]) -> list[str]:
         raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
 
 
-def _named(**values: object) -> list[str]:
+def _list_changes(**values: object) -> list[str]:
     """Return the changes to a sweep file for those options that are not None."""
     return _changes({key: value for key, value in values.items() if value is not None})
 

@@ -70,10 +70,10 @@ def again(target: str) -> NamedTrainable:
 def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
     """Inspect the trainable's source and check the sweep against it, as the command line does.
 
-    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check`.
+    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check_trainable`.
     """
     if given.itself is None:
-        return planning.check(spec, where, folders, here=here)
+        return planning.check_trainable(spec, where, folders, here=here)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
     planning.check_source(spec, where, source, here=here)
     return source

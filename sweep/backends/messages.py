@@ -28,7 +28,7 @@ def messages_sent(job: Job) -> Iterator[None]:
 
     def send() -> None:
         nonlocal last
-        now = json.dumps({"stop": job.stop_file.exists(), "shares": _shares(job)})
+        now = json.dumps({"stop": job.stop_file.exists(), "shares": _read_granted_share(job)})
         if now != last:
             store.put(key, now.encode())
             last = now
@@ -56,7 +56,7 @@ def hear_messages(job: Job) -> Callable[[], None]:
         told = json.loads(found[0])
         if told["stop"]:
             job.stop_file.touch()
-        if told["shares"] != _shares(job):
+        if told["shares"] != _read_granted_share(job):
             with replacing(job.share_file) as aside:
                 aside.write_text(told["shares"])
 
@@ -72,7 +72,7 @@ def _key(job: Job) -> str:
     return f"messages/{job.session}"
 
 
-def _shares(job: Job) -> str:
+def _read_granted_share(job: Job) -> str:
     try:
         return job.share_file.read_text()
     except OSError:

@@ -48,14 +48,14 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
     for finding in examine(given):
         found.append(finding)
         if not as_json:
-            _show(finding, target)
+            _print_finding(finding, target)
     if as_json:
         click.echo(document(found))
     if any(finding.level is Severity.ERROR for finding in found):
         sys.exit(1)
 
 
-def _show(finding: Finding, target: Console) -> None:
+def _print_finding(finding: Finding, target: Console) -> None:
     """Print a finding on one line, and its advice on the next."""
     from rich.text import Text
 

@@ -85,7 +85,7 @@ def example(name: str) -> Example:
     return known[name]
 
 
-def write(contents: Mapping[str, str], folder: Path) -> None:
+def write_files(contents: Mapping[str, str], folder: Path) -> None:
     """Write files into a folder, or none of them if one exists already.
 
     Raises `InputError` if one exists or cannot be written.
@@ -161,7 +161,7 @@ def _check_name(name: str, to: Path) -> str:
 
 
 def _write_and_announce(contents: Mapping[str, str], name: str, to: Path) -> None:
-    write(contents, to)
+    write_files(contents, to)
     click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
 
 

@@ -224,4 +224,4 @@ def kube(
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)
-    click.echo(yaml_reader.write(manifests(asked.spec, command, package, wanted)), nl=False)
+    click.echo(yaml_reader.format_documents(manifests(asked.spec, command, package, wanted)), nl=False)

@@ -97,7 +97,7 @@ def plan(
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders, here=address is None)
+    source = planning.check_trainable(spec, str(file), folders, here=address is None)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         planning.check_inline(spec, option)
@@ -131,7 +131,7 @@ def plan(
     if as_json:
         click.echo(json.dumps(_as_dict(planned, curves if find_lr else None, speeds), indent=2))
     else:
-        _show(planned, curves, speeds)
+        _print_plan(planned, curves, speeds)
 
 
 def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
@@ -160,7 +160,7 @@ def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughp
     return content
 
 
-def _show(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
+def _print_plan(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
     """Print a plan, learning-rate range tests and throughput measurements."""
     from sweep.render import console
     from sweep.render import plans as drawn

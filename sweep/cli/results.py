@@ -71,7 +71,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     read = []
     for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
-        tables = reading.read(folder, [*columns, *metrics])
+        tables = reading.read_tables(folder, [*columns, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
@@ -85,7 +85,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     rungs = {sweep.name: rung_ranks.measure(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:
-        efficiency = search_efficiency.of(sweep.name, ranked, tables)
+        efficiency = search_efficiency.measure_search_efficiency(sweep.name, ranked, tables)
         if efficiency is not None:
             efficiencies.append(efficiency)
     if as_json:
@@ -168,7 +168,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
-    methods.check(other, folders)
+    methods.check_author_methods(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):
         found = replaying.replay(

@@ -59,7 +59,7 @@ def script(batch: SlurmJob) -> str:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
     asked = [
-        f"--job-name={_plain(batch.name)}",
+        f"--job-name={_replace_special_characters(batch.name)}",
         f"--time={batch.time}",
         f"--nodes={batch.nodes}",
         "--ntasks-per-node=1",
@@ -70,7 +70,7 @@ def script(batch: SlurmJob) -> str:
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{batch.save_s}",
-        f'--output="{_escaped(batch.output)}/slurm-{_plain(batch.name)}-%j.out"',
+        f'--output="{_escaped(batch.output)}/slurm-{_replace_special_characters(batch.name)}-%j.out"',
         *batch.options,
     ]
     sweep = [batch.python, "-m", "sweep"]
@@ -145,7 +145,7 @@ def _escaped(path: str) -> str:
     return path.replace("%", "%%")
 
 
-def _plain(name: str) -> str:
+def _replace_special_characters(name: str) -> str:
     """Replace the characters of a name that an option in a batch script cannot hold."""
     return re.sub(r"[^\w.-]", "-", name)
 

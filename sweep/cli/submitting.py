@@ -260,7 +260,7 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
     from sweep.runner import planning
 
     spec, _ = specs.load_with_text(file, changes)
-    source = planning.check(spec, str(file), planning.import_folders(file), here=False)
+    source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
     for note in planning.notes(spec, source):
         click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
@@ -319,7 +319,9 @@ def logs(sweep: str, address: str, follow: bool) -> None:
     click.echo(printable(jobs.logs(job.id)), nl=False)
 
 
-def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None) -> None:
+def resume_submitted_sweep(
+    sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None
+) -> None:
     """Resume a submitted sweep on its cluster, with the code of the current folder."""
     jobs, job = _job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
@@ -328,7 +330,7 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
     _send(jobs, command, Path.cwd(), about)
 
 
-def stop(sweep: str, address: str) -> str:
+def stop_submitted_sweep(sweep: str, address: str) -> str:
     """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
     jobs, job = _job(sweep, address)
     if job.is_over:

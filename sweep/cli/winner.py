@@ -48,7 +48,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     folder = ResultsFolder.open(results, sweep)
     which = _parse_epoch(exporting["epoch"])
     target = exporting["export"]
-    ranking = rankings.rank([analysis.read(folder)])
+    ranking = rankings.rank([analysis.read_sweep(folder)])
     if trial is None:
         rows = ranking.best
         if rows and rows[0].completed < 1:
@@ -64,9 +64,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
         from sweep.export import winner as winners
 
         formats = [name.strip() for name in exporting["formats"].split(",") if name]
-        winner = winners.export(folder, target, trial, which, formats)
+        winner = winners.export_winner(folder, target, trial, which, formats)
     answer = verdict.sentence(ranking, running=folder.is_running())
-    _show(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
+    _print_answer(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 
 
 def _parse_epoch(epoch: str) -> Which:
@@ -78,7 +78,7 @@ def _parse_epoch(epoch: str) -> Which:
     raise InputError.one("--epoch", f"{epoch!r}, expected best, last or the number of an epoch")
 
 
-def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
+def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
     from sweep.render import console, document
     from sweep.render.tables import answered, ranking_grid, show
 
@@ -133,7 +133,7 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     folder = ResultsFolder.open(results, sweep)
     prepared = retraining.prepare(folder, retraining.RetrainingOptions(**wanted))
     folders = prepared.sweep.import_folders
-    source = planning.check(prepared.spec, "retrain", folders, here=how.address is None)
+    source = planning.check_trainable(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
         retraining.check_joins(source)
     for note in prepared.notes:
@@ -143,5 +143,5 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
         spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
     )
     view = running.viewer(prepared.spec, how)
-    outcome = session.run(training, prepared.text, folder.path.parent, how, view, prepared.origin)
+    outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
     running.conclude(outcome, quiet=how.quiet)

@@ -162,7 +162,7 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
 
 def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
-    least = min(map(_number, tensorflow.architectures), default=(0, 0))
+    least = min(map(_parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
     expected = len(usable)
@@ -277,8 +277,8 @@ def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -
 
     Machine code runs on its own major version from its minor version on; PTX is compiled at first use.
     """
-    machine = [_number(a) for a in architectures if a.startswith("sm_")]
-    ptx = [_number(a) for a in architectures if a.startswith("compute_")]
+    machine = [_parse_architecture(a) for a in architectures if a.startswith("sm_")]
+    ptx = [_parse_architecture(a) for a in architectures if a.startswith("compute_")]
     known = ", ".join(architectures)
     if any(major == capability[0] and minor <= capability[1] for major, minor in machine):
         return Finding("capability", Severity.OK, f"{who}: the build has machine code for it")
@@ -323,7 +323,7 @@ def _list(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices))
 
 
-def _number(architecture: str) -> tuple[int, int]:
+def _parse_architecture(architecture: str) -> tuple[int, int]:
     """Return (8, 0) for sm_80 and (12, 0) for sm_120."""
     digits = re.sub(r"\D", "", architecture)
     return int(digits[:-1]), int(digits[-1])

@@ -57,7 +57,7 @@ def local_uri(target: Path) -> str:
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
 
 
-def export(sweep: SweepState, uri: str) -> Done:
+def export_to_mlflow(sweep: SweepState, uri: str) -> Done:
     """Bring the runs at a tracking URI up to date with the sweep.
 
     Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.

@@ -101,9 +101,9 @@ class SweepState:
             )
 
 
-def read(folder: ResultsFolder) -> SweepState:
+def read_sweep_state(folder: ResultsFolder) -> SweepState:
     """Read everything that can be exported from a sweep. Raises `StoreError`."""
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     sweep = of_tables(folder, tables)
     info = folder.read_info()
     named = f"{info.name}\n{tables.history.started!r}"
@@ -161,7 +161,7 @@ class _Epochs:
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
     """Write ``trials.csv`` and ``metrics.csv``; return both paths. Raises `StoreError`."""
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     written = []

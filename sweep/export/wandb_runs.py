@@ -32,7 +32,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
-def export(sweep: SweepState, target: Path) -> int:
+def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     """Write the runs of all trials into ``target``, replacing those of an earlier export; return their number.
 
     Raises `StoreError` if the disk cannot be written.
@@ -104,7 +104,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
 
     version = known.VersionInfo(producer=metadata.version("wandb"), min_consumer=_READABLE_FROM)
     yield numbered(header=known.HeaderRecord(version_info=version))
-    yield numbered(run=_run(known, sweep, run, identity))
+    yield numbered(run=_make_run_record(known, sweep, run, identity))
     for epoch in run.epochs:
         row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
         items = [
@@ -121,7 +121,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
         yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted_s)))
 
 
-def _run(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
+def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
     trial = run.trial
     config = [
         known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()

@@ -47,7 +47,7 @@ def card(facts: CardFacts) -> str:
     kept = facts.kept
     parts = [
         _front_matter(facts),
-        f"# {_plain(kept.sweep.folder.name)}, trial {kept.trial}\n",
+        f"# {_escape_markdown(kept.sweep.folder.name)}, trial {kept.trial}\n",
         _summary(facts),
         _section("Use", [_usage(facts)]),
         _section("Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]),
@@ -59,7 +59,7 @@ def card(facts: CardFacts) -> str:
         _section("Provenance", _provenance(facts)),
     ]
     if facts.notes:
-        parts.append(_section("Notes", [f"- {_plain(note)}" for note in facts.notes]))
+        parts.append(_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
     return "\n".join(part for part in parts if part)
 
 
@@ -76,10 +76,10 @@ def _summary(facts: CardFacts) -> str:
     model = facts.exported.data.get("model", "")
     trained = f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"
     epochs = f"after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}"
-    end = f": {_plain(model)}." if model else "."
+    end = f": {_escape_markdown(model)}." if model else "."
     lines = [f"{trained}, {epochs}{end}"]
     if spec.description:
-        lines.append(_plain(spec.description))
+        lines.append(_escape_markdown(spec.description))
     if spec.training.get("all_data"):
         lines.append("**Trained on all data: nothing was held out, and no number below is of new examples.**")
     return "\n\n".join(lines) + "\n"
@@ -105,17 +105,18 @@ def _result(facts: CardFacts) -> list[str]:
     answer = verdict.sentence(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = [
-        (name, goal, _number(kept.metrics.get(name)), *_repeats(row, name)) for name, goal in facts.ranking.objectives
+        (name, goal, _format_number(kept.metrics.get(name)), *_repeats(row, name))
+        for name, goal in facts.ranking.objectives
     ]
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
-    others = [(name, _number(value)) for name, value in kept.metrics.items()]
-    lines = [f"{_plain(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
+    others = [(name, _format_number(value)) for name, value in kept.metrics.items()]
+    lines = [f"{_escape_markdown(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
     if facts.exported.differences:
         checked = ", ".join(
             f"{_code(facts.exported.files[kind])} {value:.1e}" for kind, value in facts.exported.differences.items()
         )
         lines.append(
-            f"Checked on {_plain(facts.exported.compared)} in a fresh process: the largest difference to the "
+            f"Checked on {_escape_markdown(facts.exported.compared)} in a fresh process: the largest difference to the "
             f"predictions of the trial's model is {checked}."
         )
     return lines
@@ -125,7 +126,7 @@ def _repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
     for score in row.scores:
         if score.metric == metric:
             interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
-            return _number(score.mean), interval, str(len(score.values))
+            return _format_number(score.mean), interval, str(len(score.values))
     return "", "", ""
 
 
@@ -209,7 +210,7 @@ def _text(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "" if value is None else f"{value:.9g}"
 
 
@@ -222,7 +223,7 @@ def _section(title: str, parts: Iterable[str]) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
-    lines = [" | ".join(map(_plain, head)), " | ".join("---" for _ in head)]
+    lines = [" | ".join(map(_escape_markdown, head)), " | ".join("---" for _ in head)]
     for row in rows:
         lines.append(" | ".join(_cell(text) for text in row))
     return "\n".join(f"| {line} |" for line in lines)
@@ -232,7 +233,7 @@ def _cell(text: str) -> str:
     return _code(text) if text else ""
 
 
-def _plain(value: str) -> str:
+def _escape_markdown(value: str) -> str:
     """Return a text on one line with all Markdown characters escaped."""
     flat = " ".join(printable(value).split())
     return _MARKDOWN.sub(r"\\\g<0>", flat)
@@ -278,7 +279,7 @@ class Winner:
     notes: tuple[str, ...]
 
 
-def export(
+def export_winner(
     folder: ResultsFolder,
     target: Path,
     trial: int | None = None,
@@ -290,7 +291,7 @@ def export(
     Each format is loaded in a fresh process, whose predictions must equal those of the trial's model. That model must
     reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
     """
-    check(target, formats)
+    check_export(target, formats)
     kept = restoring.find(folder, trial, epoch)
     aside = target.parent / f".{target.name}.{process()}"
     try:
@@ -303,7 +304,7 @@ def export(
     return winner
 
 
-def check(target: Path, formats: Sequence[str]) -> None:
+def check_export(target: Path, formats: Sequence[str]) -> None:
     """Raise `InputError` if the folder exists or a format is unknown. Called before anything is imported."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
@@ -324,7 +325,7 @@ def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    ranked = ranking.rank([analysis.read(kept.sweep.folder)])
+    ranked = ranking.rank([analysis.read_sweep(kept.sweep.folder)])
     facts = CardFacts(kept, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))

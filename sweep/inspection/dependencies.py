@@ -248,7 +248,7 @@ class Definitions:
     unknown: tuple[str, ...]  # values that cannot be compared between runs
 
 
-def of(given: object) -> Definitions:
+def find_definitions(given: object) -> Definitions:
     """Follow what a class or function uses, through everything that no module contains."""
     collector = _Collector()
     collector.visit(getattr(given, "__name__", type(given).__name__), given)
@@ -352,7 +352,7 @@ class _Collector:
 
     def _value(self, name: str, value: object) -> None:
         try:
-            self.values[name] = json.loads(json.dumps(value, default=_plain))
+            self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
         except (TypeError, ValueError):
             if id(value) in self._seen:
                 return
@@ -427,7 +427,7 @@ def _content(cell: types.CellType) -> object:
         return _ABSENT
 
 
-def _plain(value: object) -> object:
+def _convert_for_json(value: object) -> object:
     """Convert a plain value that JSON cannot express: a path, bytes or a set. Raises TypeError for others."""
     match value:
         case PurePath():

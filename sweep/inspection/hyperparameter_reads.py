@@ -132,7 +132,7 @@ class Reading:
     own: frozenset[str]  # the part of `names` that the user's modules read
 
 
-def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
+def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
     """Analyze a user's modules, and the modules of sweep that they import.
 
     ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.

@@ -47,17 +47,17 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
     closure = _Closure(search)
-    return _with(optimizers, closure, search, closure.of(trainable, module, path))
+    return _add_optimizers(optimizers, closure, search, closure.of(trainable, module, path))
 
 
 def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return the source of a class or function that no module contains: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), dependencies.of(given)
+    search, pieces = Search(tuple(folders)), dependencies.find_definitions(given)
     closure = _Closure(search)
-    return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
+    return _add_optimizers(optimizers, closure, search, closure.of_text(trainable, pieces))
 
 
-def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
     """Add the author's optimizers to a source, if its trainable takes optimizers by name."""
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source

@@ -41,7 +41,7 @@ class Source:
         ours = {
             name: tree for name, tree in self.trees.items() if top_package(name) == "trainables"
         }  # package sweep itself reads no parameter
-        found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
+        found = hyperparameter_reads.analyze_reads(theirs, ours, self.trainable.partition(":")[2])
         taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 

@@ -50,7 +50,7 @@ def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[
         definitions = [one for one in node.body if name in bound(one)]
         if definitions:
             return module, definitions[0] if len(definitions) == 1 else None
-        queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
+        queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return "", None
 
 
@@ -64,7 +64,7 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
         if isinstance(node, ast.ClassDef):
             if f"{module}:{node.name}" == base:
                 return True
-            queue += [":".join(_named(module, one, trees)) for one in node.bases]
+            queue += [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return False
 
 
@@ -80,7 +80,7 @@ def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[s
     return methods
 
 
-def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
     """Return module and name of a base class as its subclass refers to it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
@@ -111,7 +111,7 @@ def _collect(
             case _:
                 sure = False
     for base in node.bases:
-        owner, its = _named(module, base, trees)
+        owner, its = _find_base_class(module, base, trees)
         if its in _PLAIN:
             continue
         sure &= _collect(owner, its, trees, found, seen)

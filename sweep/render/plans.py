@@ -342,7 +342,7 @@ def _cost(plan: Plan) -> str:
     price, hours = plan.spec.resources.price, plan.gpu_hours
     if price is None or not plan.devices.gpus:
         return ""
-    low, high = prices.bounds(price)
+    low, high = prices.find_price_bounds(price)
     each = f"{money(low)} a GPU hour" if low == high else f"{money(low)} to {money(high)} a GPU hour"
     if hours is None:
         return each
@@ -421,7 +421,9 @@ def _held_out(one: Detectable) -> str:
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        text = _shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins, ascii_only=ascii_only)
+        text = (
+            _format_shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins, ascii_only=ascii_only)
+        )
         share = "" if one.present == one.of else f", in {100 * one.present / one.of:.0f} % of them"
         yield f"{one.name}{' ' * (width - cell_len(one.name))}  {text}{share}"
 
@@ -433,7 +435,7 @@ def _bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
 
 
-def _shares(one: Histogram, *, counts: bool) -> str:
+def _format_shares(one: Histogram, *, counts: bool) -> str:
     cells = []
     for bin in one.bins:
         share = f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %"

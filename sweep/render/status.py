@@ -199,7 +199,7 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
     lines: list[list[_Part]] = [[(indent, "")]]
     used, first = len(indent), True
     for text, style in parts:
-        needed = cell_len(_plain(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
+        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
         if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
             lines.append([(" " * len(indent), "")])
             used, first = len(indent), True
@@ -281,12 +281,12 @@ def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
 def _line(parts: Sequence[_Part], frame: Frame) -> Text:
     line = Text(no_wrap=True)
     for text, style in parts:
-        line.append(_plain(text, ascii_only=frame.ascii_only), style)
+        line.append(_make_printable(text, ascii_only=frame.ascii_only), style)
     line.truncate(frame.width, overflow="crop" if frame.ascii_only else "ellipsis")
     return line
 
 
-def _plain(text: str, *, ascii_only: bool) -> str:
+def _make_printable(text: str, *, ascii_only: bool) -> str:
     """Return a text on one line without unprintable characters, in ASCII if asked."""
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     return plain.encode("ascii", "replace").decode() if ascii_only else plain

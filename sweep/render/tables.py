@@ -130,7 +130,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     }
     for at, (metric, _) in enumerate(ranking.objectives):
         scores = [_score(row, at) for row in rows]
-        columns[metric] = [_mean(one) for one in scores]
+        columns[metric] = [_format_mean(one) for one in scores]
         interval_column = f"95 % of {metric}" if at else "95 %"
         columns[interval_column] = [_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
@@ -257,7 +257,7 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def _mean(one: Score | None) -> str:
+def _format_mean(one: Score | None) -> str:
     if one is None:
         return ""
     spread = "" if one.std is None else f" ± {one.std:.2g} (n={len(one.values)})"
@@ -436,11 +436,11 @@ def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
 def _spread(spread: Spread) -> str:
     """Format the median and the middle 95 %: ``120 (100 to 140)``."""
     if spread.low == spread.high:
-        return _count(spread.median)
-    return f"{_count(spread.median)} ({_count(spread.low)} to {_count(spread.high)})"
+        return _format_count(spread.median)
+    return f"{_format_count(spread.median)} ({_format_count(spread.low)} to {_format_count(spread.high)})"
 
 
-def _count(value: float) -> str:
+def _format_count(value: float) -> str:
     if math.isinf(value):
         return "all"  # nothing that is kept can be compared
     return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)

@@ -19,7 +19,7 @@ from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, 
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Factory, Searcher
 from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
@@ -129,7 +129,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
         if epoch > heard:
-            metrics = _mean([trial.epochs[epoch] for trial in counted])
+            metrics = _average_metrics([trial.epochs[epoch] for trial in counted])
             yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
     if any(trial.paused for trial in trials):
         yield structs.replace(last, trial=configuration, status=Status.INTERRUPTED, waits=True)
@@ -139,7 +139,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
     yield structs.replace(last, trial=configuration, status=status)
 
 
-def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -212,7 +212,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 
-def check(spec: Spec, folders: Sequence[Path]) -> None:
+def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
     """Raise `InputError` if the user's own searcher or scheduler cannot be built. Built-in ones are not imported."""
     if ":" in spec.method:
         searcher(spec, folders)

@@ -83,7 +83,7 @@ def import_folders(spec_path: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
+def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
     """Return the trainable's source after checking it.
 
     ``here``: the trials run on this machine, so a failing import is an error.
@@ -107,7 +107,7 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError for everything that would go wrong in every trial; ``here`` is described in `check`."""
+    """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
     missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
     wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
@@ -368,7 +368,9 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     if not source.derives_from(KERAS_TRAINABLE):
         return
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
-    bound = {name: standard_hyperparameters.bounds(name) for name in spec.space.names if _is_bound(name, source)}
+    bound = {
+        name: standard_hyperparameters.get_standard_bounds(name) for name in spec.space.names if _is_bound(name, source)
+    }
     for parameter in spec.space.parameters:
         name = parameter.name
         if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):

@@ -99,7 +99,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     metric = spec.metrics[0].name
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
-    read = reading.read(folder, ranking.COLUMNS)
+    read = reading.read_tables(folder, ranking.COLUMNS)
     ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None

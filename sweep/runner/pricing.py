@@ -163,7 +163,12 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
         limits.append(budget.gpu_hours * 3600 / (gpus * concurrent))
-    if budget.money and gpus and spec.resources.price is not None and (most := prices.bounds(spec.resources.price)[1]):
+    if (
+        budget.money
+        and gpus
+        and spec.resources.price is not None
+        and (most := prices.find_price_bounds(spec.resources.price)[1])
+    ):
         limits.append(budget.money * 3600 / (gpus * concurrent * most))
     if limits and min(limits) < seconds:
         seconds = min(limits)

@@ -93,7 +93,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     Raises:
         InputError: if there is no single best configuration.
     """
-    found = ranking.rank([analysis.read(folder)])
+    found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
         raise folder.none_completed()
     if len(found.best) > 1:
@@ -118,7 +118,7 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
     """
     trial = winner(folder) if trial is None else trial
     state, reports = history(folder, trial)
-    kept = {_number(path): path for path in checkpoints.fetched(folder.path, trial)}
+    kept = {_parse_epoch_number(path): path for path in checkpoints.fetched(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -219,7 +219,7 @@ def _manifest(path: Path) -> Manifest | None:
         return None
 
 
-def _number(path: Path) -> int:
+def _parse_epoch_number(path: Path) -> int:
     digits = path.name.removeprefix("epoch-")
     return int(digits) if digits.isdecimal() else -1
 

@@ -125,7 +125,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     content = reopened.spec.to_json_dict()
     for one in found:
         first, *rest = one.keys
-        content[str(first)] = _with(content.get(str(first)), rest, one.after)
+        content[str(first)] = _replace_value(content.get(str(first)), rest, one.after)
     text = json.dumps(_without_nulls(content))
     lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
     return replace(reopened, spec=parse(text, str(file)), file=_without_nulls(now)), lines
@@ -142,7 +142,7 @@ def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
+def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     """Return a copy of plain data with another value at a path."""
     if not keys:
         return value
@@ -150,10 +150,10 @@ def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     if isinstance(content, list):
         items = []
         for index, item in enumerate(content):
-            items.append(_with(item, rest, value) if index == first else item)
+            items.append(_replace_value(item, rest, value) if index == first else item)
         return items
     mapping = content if isinstance(content, dict) else {}
-    return {**mapping, str(first): _with(mapping.get(str(first)), rest, value)}
+    return {**mapping, str(first): _replace_value(mapping.get(str(first)), rest, value)}
 
 
 def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:

@@ -136,7 +136,7 @@ def touch(stop_file: Path) -> None:
         stop_file.touch()
 
 
-def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
+def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
     """Stop a sweep or one of its trials, wait until it has stopped, and return the result in words.
 
     Raises:

@@ -288,7 +288,7 @@ def race(ledger: Ledger, spec: Spec) -> Race:
     if confirm is None:
         return Race()
     rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
-    return confirmation.run(runs(ledger, spec), rules)
+    return confirmation.run_race(runs(ledger, spec), rules)
 
 
 LOOK_AHEAD = 64

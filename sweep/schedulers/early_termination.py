@@ -112,7 +112,7 @@ class AshaScheduler(_Stopping[Asha]):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)]
-        self._shares = _shares(rule, epochs)
+        self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
@@ -182,7 +182,7 @@ def _bracket(trial: int, shares: tuple[float, ...]) -> int:
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 
-def _shares(rule: Asha, epochs: int) -> tuple[float, ...]:
+def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket; a rung at the last epoch counts here, though nothing is decided at it."""
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # lest log(243) / log(3) = 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
@@ -301,7 +301,7 @@ OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Sched
 }
 
 
-def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
+def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs, judged by an objective and its others.
 
     ``own`` is what the rule of a user's own names.

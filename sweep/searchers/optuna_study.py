@@ -242,7 +242,9 @@ def importance(
     storage = _storage()
     shares: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES):
-        for name, share in _shares(storage, draws.choices(told, k=min(len(told), MOST)), names).items():
+        for name, share in _compute_importance_shares(
+            storage, draws.choices(told, k=min(len(told), MOST)), names
+        ).items():
             shares[name].append(share)
     edge = RESAMPLES // 20
     found = []
@@ -263,7 +265,9 @@ class _Resample(optuna.Study):
         return self._given
 
 
-def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]) -> Mapping[str, float]:
+def _compute_importance_shares(
+    storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
+) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     known = [name for name in names if any(name in trial.params for trial in trials)]
     with quiet():  # also of resamples in which a parameter has one value

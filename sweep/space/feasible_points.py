@@ -91,7 +91,7 @@ class _Point:
         """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
         units = {p.name: to_unit(p.domain, params[p.name]) if p.name in params else uniform() for p in drawn}
-        return cls(space, units, tuple(name for name in units if name in _named(space)), uniform)
+        return cls(space, units, tuple(name for name in units if name in _list_constrained_parameters(space)), uniform)
 
     def params(self) -> dict[str, Value]:
         return self.space.complete(lambda parameter: from_unit(parameter.domain, self.units[parameter.name]))
@@ -142,7 +142,7 @@ class _Point:
         return unit - far if unit > far else unit / 2
 
 
-def _named(space: Space) -> set[str]:
+def _list_constrained_parameters(space: Space) -> set[str]:
     """Return the parameters that constraints and ties depend on, directly or through other parameters."""
     named: set[str] = set().union(*(c.names for c in space.constraints))
     for parameter in reversed(space.parameters):  # a parameter's dependencies precede it

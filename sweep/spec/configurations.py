@@ -19,9 +19,9 @@ from sweep.space.domains import (
     Domain,
     Range,
     Tied,
-    bounds,
     choices,
     contains,
+    get_domain_bounds,
     key,
     quantum,
     snap,
@@ -96,12 +96,12 @@ def check_satisfiable(
         return
     try:
         _check_truth(space, places, document)
-        if _count(space, grid=grid):
+        if _count_points(space, grid=grid):
             return
-        if not _count(Space(space.parameters), grid=grid):
+        if not _count_points(Space(space.parameters), grid=grid):
             document.mistake(next(iter(places.values())), "tied values without a result at any point")
             return
-        alone = [c for c in space.constraints if not _count(Space(space.parameters, (c,)), grid=grid)]
+        alone = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
         for constraint in alone:
             document.mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
         if not alone:
@@ -113,7 +113,7 @@ def check_satisfiable(
             document.mistake(("parameters",), problem.what, problem.hint)
 
 
-def _count(space: Space, *, grid: bool) -> int:
+def _count_points(space: Space, *, grid: bool) -> int:
     """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
     size = space.grid_size() if grid else space.cardinality
     return int(witness(space) is not None) if size is None else size
@@ -225,7 +225,7 @@ def _describe_possible(domain: Domain) -> str:
         case Tied():
             return "nothing"
         case _:
-            low, high = bounds(domain)
+            low, high = get_domain_bounds(domain)
             step = quantum(domain)
             number = "a number"
             if step is not None:

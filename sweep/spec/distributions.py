@@ -28,8 +28,8 @@ from sweep.space.domains import (
     Range,
     Tied,
     Uniform,
-    bounds,
     choices,
+    get_domain_bounds,
 )
 from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
@@ -111,7 +111,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
             elif isinstance(domain, Constant | Categorical):
                 met = False
             else:
-                least, most = bounds(domain)
+                least, most = get_domain_bounds(domain)
                 met = low <= most and least <= high
             if not met:
                 document.mistake(path, "no value of that parameter lies in this range")

@@ -11,7 +11,7 @@ from sweep.spec import yaml_reader
 from sweep.spec.resolution import Resolution
 from sweep.spec.resolved import Spec
 from sweep.spec.validation import Document
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, parse_document
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
@@ -44,7 +44,7 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 
     Raises InputError with all mistakes.
     """
-    return _resolved(read(text, source), assignments, environment)
+    return _resolved(parse_document(text, source), assignments, environment)
 
 
 def of_mapping(

@@ -16,7 +16,7 @@ from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
 from sweep.spec.validation import Document, KeyPath, flow, show, validate
-from sweep.standard_hyperparameters import bounds, is_standard
+from sweep.standard_hyperparameters import get_standard_bounds, is_standard
 from sweep.text import did_you_mean, shortened
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
@@ -62,7 +62,7 @@ class Entry:
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
 
 
-def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
+def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
     """Return all parameters in file order; note the mistakes in each and between them."""
     entries: dict[str, Entry] = {}
     for entry in _walk(data, path, Entry("", path), document):
@@ -115,7 +115,7 @@ def _at(data: Value, path: KeyPath) -> Value:
 
 def _takes_lists(name: str) -> bool:
     """Return whether the standard hyperparameter of this name takes a list as its value."""
-    return is_standard(name) and bounds(name).takes([1, 2])
+    return is_standard(name) and get_standard_bounds(name).takes([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:

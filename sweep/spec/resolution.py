@@ -72,7 +72,7 @@ class Resolution:
         self.check_workers()
         self.check_reduction()
         before = document.found
-        entries = parameters.read(file.parameters or {}, ("parameters",), document)
+        entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
         sweep_file.check_parameter_server(file, entries, document)

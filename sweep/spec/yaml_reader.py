@@ -110,10 +110,10 @@ def _resolve_number_1_1(text: str) -> Value:
 
 def _int(text: str) -> int:
     # Python's conversion takes quadratic time.
-    return _whole(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
+    return _check_64_bits(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
 
 
-def _whole(number: int, text: str) -> int:
+def _check_64_bits(number: int, text: str) -> int:
     if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
@@ -161,7 +161,7 @@ def decode(raw: bytes, source: str) -> str:
         raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
 
 
-def read(text: str, source: str) -> Document:
+def parse_document(text: str, source: str) -> Document:
     """Parse a text whose top level is a mapping.
 
     Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
@@ -362,7 +362,7 @@ def _mark_after(text: str) -> TextPosition:
     return TextPosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
-def write(documents: Iterable[Mapping[str, object]]) -> str:
+def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
     """Return mappings as the documents of a YAML file, with their keys in order."""
     yaml, target = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style = False
@@ -408,7 +408,7 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
 def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
     """Return a number or text that a file can hold; None after noting a mistake."""
     try:
-        return _text(value) if isinstance(value, str) else _whole(value, str(value))
+        return _text(value) if isinstance(value, str) else _check_64_bits(value, str(value))
     except ValueError as error:
         document.mistake(path, str(error))
         return None

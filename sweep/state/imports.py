@@ -97,7 +97,7 @@ class _SeedingFinder:
             yield
             return
         before = random.getstate(), np.random.get_state()
-        were, there = (settings.read() if self.kept else {}), _has_tensorflow()
+        were, there = (settings.read_settings() if self.kept else {}), _has_tensorflow()
         self._installed += 1
         try:
             yield

@@ -178,7 +178,7 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 """Settings that numbers may depend on and that change only by an explicit call."""
 
 
-def read(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
+def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
     """Return the present values of these settings, as far as their libraries are imported."""
     found = {}
     for name in names:
@@ -194,10 +194,10 @@ def changed(before: Values, after: Values) -> Values:
     return {name: value for name, value in after.items() if name in before and before[name] != value}
 
 
-def write(values: Values) -> list[str]:
+def apply_settings(values: Values) -> list[str]:
     """Apply these settings if they differ; return those that cannot be changed, such as lowered hard limits."""
     resisting = []
-    for name, value in changed(read(tuple(values)), values).items():
+    for name, value in changed(read_settings(tuple(values)), values).items():
         try:
             SETTINGS[name].write(value)
         except (OSError, ValueError, RuntimeError) as error:
@@ -223,23 +223,23 @@ class SavedSettings:
     """
 
     def __init__(self) -> None:
-        self._start = read()
+        self._start = read_settings()
 
     def again(self) -> None:
         """Make the present settings the initial ones."""
-        self._start = read()
+        self._start = read_settings()
 
     def imported(self, before: Values) -> None:
         """Adopt the settings that importing an installed library has changed since ``before``."""
-        after = read()
+        after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in changed(before, after).items():
             self._start[name] = _taken_over(self._start[name], before[name], value)
 
     def own(self) -> Values:
         """Return the settings that the present trial has changed."""
-        return changed(self._start, read())
+        return changed(self._start, read_settings())
 
     def put_back(self) -> list[str]:
         """Restore all initial settings; return those that cannot be restored."""
-        return write(self._start)
+        return apply_settings(self._start)

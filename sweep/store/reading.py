@@ -30,7 +30,7 @@ from sweep.store.sweep_info import VERSION
 from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
 
 
-def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
+def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """Return the tables of a sweep as its log is now; writes nothing.
 
     ``metrics`` lists the wanted columns of that table, which may be missing; None: all. Files made from another log are
@@ -169,7 +169,7 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
         builder.follow(folder.log)
     except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
-    return _with(stored, builder, names)
+    return _merge_tables(stored, builder, names)
 
 
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
@@ -189,7 +189,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     return builder
 
 
-def _with(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
+def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
     """Return stored tables with a builder's trials replacing their own; None if columns have no common type."""
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
@@ -306,7 +306,7 @@ class TableWriter(Follower):
         try:
             if builder.follow(self._folder.log) == self._written:
                 return
-            tables = builder.tables() if stored is None else _with(stored, builder)
+            tables = builder.tables() if stored is None else _merge_tables(stored, builder)
         except StoreError:
             if stored is None:
                 raise

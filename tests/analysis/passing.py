@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import EarlyTermination, decision_epochs
 from sweep.space.objectives import Objective
 
@@ -55,7 +55,7 @@ def simulate(
             rule=rule,
         )
     )
-    scheduler = build(rule, Objective("loss", "minimize", None), epochs)
+    scheduler = build_scheduler(rule, Objective("loss", "minimize", None), epochs)
     workers: list[tuple[float, int, int]] = []
     merits: list[float] = []
     thought: list[tuple[float, float, float]] = []

@@ -15,7 +15,7 @@ import simulated
 
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse
 
 RULES = (
@@ -30,7 +30,7 @@ RULES = (
 
 
 def maker(spec: Spec) -> replay.Make:
-    return lambda: build(spec.early_terminate, spec.objectives[0], spec.epochs)
+    return lambda: build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
 
 
 def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> replay.Replay | None:

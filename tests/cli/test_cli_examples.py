@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _checked(file: Path) -> None:
-    planning.check(load(file, environment={}), str(file), [file.parent])
+    planning.check_trainable(load(file, environment={}), str(file), [file.parent])
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ ALL = Pods(
 @pytest.mark.parametrize("gpus", ["0", "1", "0.5", "4", "auto"])
 def test_kuberay_takes_it(schema: Any, package: CodePackage, pods: Pods, gpus: str) -> None:
     found = manifests(spec(gpus=gpus), COMMAND, None if pods.workdir else package, pods)
-    text = yaml_reader.write(found)
+    text = yaml_reader.format_documents(found)
     read = list(YAML(typ="safe").load_all(text))
     assert read == found
     assert [one["kind"] for one in read] == (["RayJob"] if pods.workdir else ["ConfigMap", "RayJob"])

@@ -81,4 +81,4 @@ def run(project: Path, text: str = FILE) -> ResultsFolder:
     spec = parse(text, "file.yaml")
     training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=False)
-    return session.run(training, text, project / "results", how, lambda *_: Silent()).folder
+    return session.run_sweep(training, text, project / "results", how, lambda *_: Silent()).folder

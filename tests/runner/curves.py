@@ -74,7 +74,7 @@ def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo
     view = watcher or Watcher()
     training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=memo)
-    return session.run(training, text, project / "results", how, lambda folder, terminal: view)
+    return session.run_sweep(training, text, project / "results", how, lambda folder, terminal: view)
 
 
 def resume(
@@ -89,7 +89,7 @@ def resume(
     reopened = resuming.reopen(project / "results", name, assignments)
     source = inspect(reopened.spec.trainable, reopened.import_folders)
     how = session.Options(inline=True, memo=memo, retry_failed=retry_failed)
-    return session.resume(reopened, source, how, lambda folder, terminal: view)
+    return session.resume_sweep(reopened, source, how, lambda folder, terminal: view)
 
 
 def ends(folder: ResultsFolder) -> dict[int, str]:

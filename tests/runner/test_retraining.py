@@ -31,7 +31,7 @@ def train(made: Retraining, folder: ResultsFolder) -> session.Outcome:
     source = inspect(made.spec.trainable, made.sweep.import_folders)
     how = session.Options(inline=True, memo=False)
     training = session.SweepSource(spec=made.spec, source=source, import_folders=made.sweep.import_folders)
-    return session.run(training, made.text, folder.path.parent, how, lambda *_: curves.Watcher(), made.origin)
+    return session.run_sweep(training, made.text, folder.path.parent, how, lambda *_: curves.Watcher(), made.origin)
 
 
 def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFolder) -> None:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, searched
@@ -116,7 +116,7 @@ def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed
     file = spec(rule, "baseline: {a: 0.5, b: 1}", repeats=repeats, cap=12 // repeats)
     with tempfile.TemporaryDirectory() as folder:
         events = simulated.simulate(file, Path(folder) / "log.jsonl", room, seed)
-    fresh, ledger = build(file.early_terminate, file.objectives[0], file.epochs), Ledger()
+    fresh, ledger = build_scheduler(file.early_terminate, file.objectives[0], file.epochs), Ledger()
     assert isinstance(fresh, Pausing)
     told: dict[int, str] = {}
     for event in events:

@@ -11,7 +11,7 @@ import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
@@ -51,7 +51,7 @@ every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
 
 
 def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOCHS) -> Scheduler:
-    return build(rule, Objective("m", goal), epochs)
+    return build_scheduler(rule, Objective("m", goal), epochs)
 
 
 @every_rule
@@ -136,7 +136,7 @@ class TestRules(SchedulerConformance):
         self.rule = rule
 
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        return build(self.rule, objective, epochs)
+        return build_scheduler(self.rule, objective, epochs)
 
 
 @every_pausing
@@ -146,7 +146,7 @@ class TestPausing(PausingConformance):
         self.rule = rule
 
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        return build(self.rule, objective, epochs)
+        return build_scheduler(self.rule, objective, epochs)
 
 
 @every_pausing

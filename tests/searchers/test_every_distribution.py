@@ -12,7 +12,7 @@ import pytest
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import METHODS, build_searcher
-from sweep.space.domains import IntUniform, Range, bounds, choices, contains
+from sweep.space.domains import IntUniform, Range, choices, contains, get_domain_bounds
 from sweep.spec import parse
 from sweep.spec.distributions import DISTRIBUTIONS
 
@@ -62,7 +62,7 @@ def test_draws(method: str) -> None:
         assert contains(domain, value)
         if not isinstance(domain, Range):
             continue
-        low, high = bounds(domain)
+        low, high = get_domain_bounds(domain)
         assert low <= value <= high
         assert isinstance(value, int) == (isinstance(domain, IntUniform) or isinstance(domain.q, int))
         if domain.q is not None:

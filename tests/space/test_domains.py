@@ -20,10 +20,10 @@ from sweep.space.domains import (
     Normal,
     Tied,
     Uniform,
-    bounds,
     choices,
     configuration,
     contains,
+    get_domain_bounds,
     is_log,
     key,
     snap,
@@ -120,7 +120,7 @@ def test_what_domains_do_contain() -> None:
     assert contains(Uniform(0, 2, 1), 1.0)
     assert contains(Constant([1, 2]), [1, 2])
     assert contains(Tied(Expression.parse("x")), "anything")
-    assert bounds(Normal()) == (-math.inf, math.inf)
+    assert get_domain_bounds(Normal()) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(

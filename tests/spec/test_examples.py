@@ -19,7 +19,7 @@ from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Hyperba
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import POPULATIONS, SERVER_KEYS, SweepFile
-from sweep.spec.yaml_reader import read
+from sweep.spec.yaml_reader import parse_document
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 SHIPPED_SCHEMA = FOLDER / "sweep.schema.json"
@@ -29,7 +29,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.rel
 
 
 def data(path: Path) -> dict[str, Any]:
-    return read(path.read_text(), str(path)).data
+    return parse_document(path.read_text(), str(path)).data
 
 
 def leaves(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:

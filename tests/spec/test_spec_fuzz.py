@@ -19,7 +19,7 @@ from sweep.errors import InputError
 from sweep.spec import Spec, json_schema, load, parse
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.sweep_file import SweepFile
-from sweep.spec.yaml_reader import decode, read
+from sweep.spec.yaml_reader import decode, parse_document
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = int(os.environ.get("SWEEP_FUZZ", "25"))
@@ -80,7 +80,7 @@ def understood(text: str, *assignments: str) -> Spec | InputError:
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
-    assert assignments or SCHEMA.is_valid(read(text, "fuzz.yaml").data)  # editors mark nothing that is right
+    assert assignments or SCHEMA.is_valid(parse_document(text, "fuzz.yaml").data)  # editors mark nothing that is right
     return spec
 
 

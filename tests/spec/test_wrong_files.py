@@ -19,7 +19,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.spec import json_schema, parse
-from sweep.spec.yaml_reader import read
+from sweep.spec.yaml_reader import parse_document
 
 FOLDER = Path(__file__).parent / "wrong"
 REGENERATE = os.environ.get("SWEEP_REGENERATE") == "1"
@@ -55,7 +55,7 @@ class Case:
     def outcome(self) -> str:
         error = refusal(self)
         try:
-            document = read(self.file, "s.yaml")
+            document = parse_document(self.file, "s.yaml")
         except InputError:
             return str(error)
         if document.mistakes or "#!" in self.text:

@@ -17,7 +17,7 @@ from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.resuming import reopen
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -51,18 +51,18 @@ def read(name: str, results: Path) -> dict[str, Any]:
 
 
 def _tables(folder: ResultsFolder) -> dict[str, object]:
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     return {"trials": tables.trials.to_pylist(), "metrics": tables.metrics.to_pylist()}
 
 
 def _rows(folder: ResultsFolder) -> tuple[ranking.RankedConfiguration, ...]:
-    return ranking.rank([analysis.read(folder)]).rows
+    return ranking.rank([analysis.read_sweep(folder)]).rows
 
 
 def _ends(folder: ResultsFolder) -> list[object]:
     """Of each trial how its log says that it began and ended, and its epochs."""
     found = []
-    for trial in analysis.read(folder).trials:
+    for trial in analysis.read_sweep(folder).trials:
         state, reports = restoring.history(folder, trial.trial)
         found.append((state.start.trial_id, state.end and str(state.status), sorted(reports)))
     return found

@@ -73,7 +73,7 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
         "line 4: some bytes are no record"
     ] * 2
     assert done.losses[2:] == tuple(f"line {n}: trial 1 was never started" for n in range(5, 11))
-    read = reading.read(folder)
+    read = reading.read_tables(folder)
     assert (read.trials.num_rows, read.metrics.num_rows) == (1, 1)
     assert repair(folder).losses == ()
 

@@ -116,7 +116,7 @@ class LeftValues:
     def have(self) -> None:
         """Put these values into the modules, in place of what other methods have left, for their program."""
         put_back_made()
-        settings.write(self.settings)
+        settings.apply_settings(self.settings)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
         names = {f"{home.name}.{name}" for home, name, _ in self._left}
         pristine = Pristine()
@@ -157,7 +157,7 @@ def making(author: object) -> Iterator[LeftValues]:
     trial may read it.
     """
     put_back_made()
-    pristine, made, were = Pristine(), LeftValues(), settings.read()
+    pristine, made, were = Pristine(), LeftValues(), settings.read_settings()
     pristine.take(modules.of(author))
     with _imported(author, pristine.take):
         try:
@@ -168,7 +168,7 @@ def making(author: object) -> Iterator[LeftValues]:
             names -= pristine.unmoved(homes, names)
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
-            made.settings = settings.changed(were, settings.read())
+            made.settings = settings.changed(were, settings.read_settings())
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
 
 
@@ -270,7 +270,7 @@ class Left:
             for name, generator in home.data().items():
                 if f"{home.name}.{name}" in state["generators"]:
                     values.put_generator(generator, state["generators"][f"{home.name}.{name}"])
-        settings.write(state["settings"])
+        settings.apply_settings(state["settings"])
         lost = ", ".join(state["lost"][:SHOWN])
         return (
             f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"

@@ -99,7 +99,7 @@ class RayTune:
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
             self._sharing = ClusterSharing(Drivers().look, anybody_waits)
         try:
-            run(self, replace(self.job, given=None), driver, self._sharing)
+            train_trials(self, replace(self.job, given=None), driver, self._sharing)
         finally:
             if self._sharing is not None:
                 self._sharing.close()
@@ -113,7 +113,7 @@ class RayTune:
         return fits if self._sharing is None else self._sharing(fits)
 
 
-def run(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
+def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
     """Train all trials that the driver hands out with Ray Tune."""
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)

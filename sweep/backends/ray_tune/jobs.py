@@ -108,11 +108,12 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
+        number = 1 + max(map(_parse_job_number, earlier), default=0)
         with self._asking():
             return str(
                 self._client.submit_job(
                     entrypoint=entrypoint,
-                    submission_id=f"sweep-{user}-{about['sweep']}-{1 + max(map(_number, earlier), default=0)}",
+                    submission_id=f"sweep-{user}-{about['sweep']}-{number}",
                     runtime_env=environment,
                     metadata={**about, "user": user},
                 )
@@ -173,7 +174,7 @@ class Jobs:
             raise InputError.one(f"{_WHERE} {self._address}", first_line(error)) from error
 
 
-def _number(job: SweepJob) -> int:
+def _parse_job_number(job: SweepJob) -> int:
     last = job.id.rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
 

@@ -66,7 +66,7 @@ class TrialWorker(tune.Trainable):
         here = _here()
         room = config["room"] * (job.workers + job.aside)
         neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
-        whole = _whole(job, config)
+        whole = _complete_job(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         labels = here.get("Labels") or {}
         node = WorkerNode(labels, nodes.Leaving()) if config["watch"] else WorkerNode(labels)
@@ -152,7 +152,7 @@ class TrialWorker(tune.Trainable):
         return getattr(self, "_name", type(self).__name__)
 
 
-def _whole(job: Job, config: dict[str, Any]) -> Job:
+def _complete_job(job: Job, config: dict[str, Any]) -> Job:
     """Return the job with the class or function that `backend.hand_over` has stored."""
     if "given" not in config:
         return job

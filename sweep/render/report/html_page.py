@@ -39,9 +39,13 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
-    accounts = [report_data.read(folder, points, name) for name, folder in told_apart(folders).items()]
+    accounts = [report_data.read_report_data(folder, points, name) for name, folder in told_apart(folders).items()]
     ranking = rank([one.sweep for one in accounts])
-    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
+    worths = [
+        found
+        for one in accounts
+        if (found := search_efficiency.measure_search_efficiency(one.sweep.name, ranking, one.tables))
+    ]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
     rungs = {one.sweep.name: rung_ranks.measure(one.sweep, one.tables) for one in accounts}
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
@@ -107,7 +111,7 @@ def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
         "name": account.sweep.name,
         "question": account.question,
         "facts": list(_facts(account, ranking)),
-        "shares": list(_shares(account)),
+        "shares": list(_list_time_shares(account)),
         "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
         "provenance": list(_provenance(account.info)),
         "text": account.text,
@@ -151,7 +155,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
-def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
+def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
     """Yield the parts of the time of all trials: name, duration, percent."""
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())

@@ -94,7 +94,7 @@ def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency])
                 {
                     "sweep": place[one.sweep],
                     **{
-                        name: [_number(value) for value in getattr(found, name)]
+                        name: [_round_number(value) for value in getattr(found, name)]
                         for name in ("budgets", "found", "expected", "low", "high")
                     },
                 }
@@ -111,7 +111,7 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
     known = [value for value in values if value is not None and math.isfinite(value)]
     # A loss may span powers of ten; an accuracy does not.
     log = bool(known) and goal == "minimize" and min(known) > 0 and max(known) / min(known) >= 100
-    return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
+    return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
 
 def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
@@ -120,7 +120,7 @@ def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | No
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
-        return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
+        return {"name": name, "log": log, "listed": listed, "values": [_round_number(one.get(name)) for one in params]}
     possible = () if domain is None else choices(domain) or ()
     labels = list(dict.fromkeys(map(setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
@@ -180,7 +180,7 @@ def _packed(numbers: npt.NDArray[np.generic]) -> str:
     return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
-def _number(value: object) -> float | None:
+def _round_number(value: object) -> float | None:
     """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
