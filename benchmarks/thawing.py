@@ -78,7 +78,7 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
     beyond = replay._UnknownEpochs(curves, goal, better=False)  # no curve is cut short
     found = []
     for seed in range(orders):
-        course = replay.course(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
+        course = replay.simulate_trials(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
         whole = [one for one in curves if course.is_whole(one.place) and one.status is Status.COMPLETED]
         found.append((min(replay._final_loss(one, goal) for one in whole), course.trained))
     return found

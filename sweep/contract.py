@@ -78,7 +78,7 @@ def aside(servers: int) -> int:
     return servers + bool(servers)
 
 
-def parts(whole: float, part: float) -> int:
+def count_parts(whole: float, part: float) -> int:
     """Return how often ``part`` fits into ``whole``, tolerating rounding errors: 0.2 fits three times into 0.6."""
     return math.floor(whole / part + 1e-9)
 
@@ -115,7 +115,7 @@ class Devices:
 
     def fits(self, cpus: float, gpus: float) -> int:
         """Return how many shares of this size fit on a machine with so many CPUs and GPUs."""
-        return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
+        return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, whole: float) -> float:
         """Return the bytes of GPU memory for a trial on a GPU with ``whole`` bytes, without what CUDA itself needs."""

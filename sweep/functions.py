@@ -407,7 +407,7 @@ def load_trainable(
     """
     make_importable(folders)
     imports.take_for_own(trainable.partition(":")[0])
-    with imports.seeded(seed):
+    with imports.seed_imports(seed):
         found = _import_target(trainable) if given is None else given
         note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
         return trainable_maker(found, trainable)

@@ -132,14 +132,14 @@ def _observed(original: Callable[..., Any], reader: NativeReader, skipped: int) 
         if reader.use == "process":
             recorder.note_process()
         elif given:
-            _note(given, reader)
+            _note_call(given, reader)
         return original(*args, **kwargs)
 
     call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
     return call
 
 
-def _note(given: Sequence[Any], reader: NativeReader) -> None:
+def _note_call(given: Sequence[Any], reader: NativeReader) -> None:
     paths = list(_paths(given[0]))
     match reader.use:
         case "hdf5":

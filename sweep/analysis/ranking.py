@@ -356,7 +356,7 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-def columns(ranking: Ranking) -> Columns:
+def make_columns(ranking: Ranking) -> Columns:
     """Return the rows of a ranking by column, as listed in results/README.md."""
     rows = ranking.rows
     table: dict[str, tuple[Kind, Sequence[Any]]] = {}

@@ -207,7 +207,7 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
     """Return the timeline of a sweep from its log and its tables."""
     from sweep.store import reading
 
-    columns = reading.columns(read.trials, ("node", "devices", "status"))
+    columns = reading.read_columns(read.trials, ("node", "devices", "status"))
     times = [_seconds(read, name) for name in ("started_at", "ended_at")]
     pauses = _pauses(path, read.history)
     known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
@@ -325,7 +325,7 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
     running = folder.is_running()
     read = reading.read_tables(folder)
     sweep = of_tables(folder, read, name)
-    errors = reading.columns(read.trials, ["trial", "error"])
+    errors = reading.read_columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
     return ReportData(
         sweep,

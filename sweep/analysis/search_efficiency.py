@@ -49,7 +49,9 @@ class Correlation:
     high: float | None
 
 
-def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> BestByBudget:
+def find_best_by_budget(
+    unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective
+) -> BestByBudget:
     """Return the best score by budget spent, in the given order and over 200 random orders of the configurations.
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
@@ -169,7 +171,7 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     for row in rows:
         costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
         costs["hours"].append(sum(train_s[trial.trial] for trial in row.trials) / 3600)
-    budgets = tuple(course(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
+    budgets = tuple(find_best_by_budget(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # If no epoch comes before the last one, the first is used for the control only.

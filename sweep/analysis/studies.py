@@ -81,7 +81,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
     from sweep.store import reading
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
-    times = reading.columns(read.trials, ("started_at", "ended_at"))
+    times = reading.read_columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
         yield StudiedTrial(
             params=trial.params,
@@ -251,7 +251,7 @@ class FollowedSweep:
 
     def _freeze(self, number: int) -> None:
         metrics = [metric for metric, _ in self.objectives]
-        frozen = optuna_study.told(self._told[number], self._axes, metrics, alive=self._alive)
+        frozen = optuna_study.make_frozen_trial(self._told[number], self._axes, metrics, alive=self._alive)
         frozen.number = number
         self._frozen[number] = frozen
 

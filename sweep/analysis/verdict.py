@@ -42,11 +42,11 @@ def _against_baseline(found: Confirmation) -> str:
         if not others:
             return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
         near = min(others, key=lambda row: abs(row.difference or 0.0))
-        behind = _gap(near.difference or 0.0, near.low, near.high)
+        behind = _format_difference(near.difference or 0.0, near.low, near.high)
         return f"Nothing that the search found beats the baseline: the nearest is {behind} behind."
     if baseline.difference is None:
         return f"The baseline {baseline.reason}, and cannot be compared."
-    gap = f"{_gap(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
+    gap = f"{_format_difference(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
     if baseline.verdict == "worse":
         return f"The best configuration beats the baseline by {gap}."
     return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."
@@ -76,8 +76,8 @@ def _luck(found: Confirmation) -> str:
     if best.mean is None:
         return ""
     told = f"Its {found.metric} was {score(best.selected)} in the search and is {score(best.mean)} with fresh seeds"
-    if found.metric in best.tested or _bare(found.metric) in best.tested:
-        tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
+    if found.metric in best.tested or _remove_val_prefix(found.metric) in best.tested:
+        tested = best.tested.get(_remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0))
         told += f", {score(tested)} on the test data"
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
@@ -85,11 +85,11 @@ def _luck(found: Confirmation) -> str:
     return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."
 
 
-def _bare(metric: str) -> str:
+def _remove_val_prefix(metric: str) -> str:
     return metric.removeprefix("val_")
 
 
-def _gap(difference: float, low: float | None, high: float | None) -> str:
+def _format_difference(difference: float, low: float | None, high: float | None) -> str:
     """Return ``0.012 (0.004 to 0.020)``: the size of a difference, and of the ends of its interval."""
     size = f"{abs(difference):.2g}"
     return size if low is None or high is None else f"{size} ({_span(difference, low, high)})"
@@ -188,7 +188,7 @@ def _beside_baseline(ranking: Ranking) -> str:
     if not own.scores or not own.completed:
         return "The baseline has not completed. "
     gap = best.scores[0].mean - own.scores[0].mean if own.difference is None else own.difference
-    told = _gap(gap, own.difference_low, own.difference_high)
+    told = _format_difference(gap, own.difference_low, own.difference_high)
     if own.verdict is Verdict.WORSE:
         return f"The best configuration beats the baseline by {told}. "
     why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
@@ -264,13 +264,13 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
         return _untold(others, ranking)
     parts = []
     if ties:
-        who = _share(ties, others)
+        who = _describe_share(ties, others)
         tie = f"{who[0].upper()}{who[1:]} {'ties' if len(ties) == 1 else 'tie'} with it"
         parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
-        parts.append(f"It is better than {_share(worse, others)}: {_nearest(worse, ranking)}.")
+        parts.append(f"It is better than {_describe_share(worse, others)}: {_nearest(worse, ranking)}.")
     if open_:
-        parts.append(f"On {_share(open_, others)} there is no verdict: {_reasons(open_)}.")
+        parts.append(f"On {_describe_share(open_, others)} there is no verdict: {_reasons(open_)}.")
     return " ".join(parts)
 
 
@@ -313,7 +313,7 @@ def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
 
-def _share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
+def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
     if len(others) == 1:
         return "the other configuration"
     return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"

@@ -22,7 +22,9 @@ def line(sweeps: Sequence[Sweep]) -> str:
 
 def html(sweeps: Sequence[Sweep]) -> str:
     """Return HTML with name, state, counts and best trial of each sweep, and the first rows of the ranking."""
-    heads = "".join(f"<div><b>{_text(one.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    heads = "".join(
+        f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_facts(one)))}</div>" for one in sweeps
+    )
     return f"<div>{heads}{''.join(_table(sweeps))}</div>"
 
 
@@ -50,14 +52,14 @@ def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
         return
     grid = filled(ranking_grid(ranking, ROWS))
     yield "<table><thead><tr>"
-    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield from (f"<th>{_escape_text(name)}</th>" for name in grid.columns)
     yield "</tr></thead><tbody>"
     for row in grid.rows:
-        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+        yield f"<tr>{''.join(f'<td>{_escape_text(cell)}</td>' for cell in row)}</tr>"
     yield "</tbody></table>"
     if len(ranking.rows) > ROWS:
         yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     return escape(printable(text))

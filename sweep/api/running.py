@@ -25,7 +25,7 @@ from sweep import analysis
 from sweep import spec as specs
 from sweep.api import LoadedSweep, trainables
 from sweep.api.loading import loaded
-from sweep.api.trainables import NamedTrainable, alone, kept_process
+from sweep.api.trainables import NamedTrainable, claim_process, kept_process
 from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
@@ -191,7 +191,7 @@ def run(
     """
     options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
-    with alone():
+    with claim_process():
         place = local(results, "results")
         given = None if trainable is None else trainables.taken(trainable)
         if isinstance(what, Mapping):
@@ -235,7 +235,7 @@ def resume(
     """
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
-    with alone():
+    with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent)
         changes = [*_assignments(set), *_list_changes(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
@@ -259,7 +259,7 @@ def confirm(
     """
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
-    with alone():
+    with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
@@ -285,17 +285,20 @@ def retrain(
     """
     options = _options("retrain", how)
     require_locks()
-    with alone():
+    with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
         folder = ResultsFolder.open(local(results, "results"), str(name))
-        made = retraining.prepare(
+        made = retraining.prepare_retraining(
             folder,
             RetrainingOptions(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
         given = trainables.taken(made.spec.trainable if trainable is None else trainable)
-        spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
+        spec, folders = (
+            replace(made.spec, trainable=given.target),
+            _list_import_folders(made.sweep.import_folders, given),
+        )
         source = trainables.source_of(given, spec, "retrain", folders, here=options.address is None)
         if all_data:
             retraining.check_joins(source)
@@ -319,7 +322,7 @@ def retrain(
 def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
-    folders = _folders(reopened.import_folders, given)
+    folders = _list_import_folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     where = str(reopened.folder.info)
     source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
@@ -335,7 +338,7 @@ def _read(
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
         spec, text = specs.load_with_text(path, [*named, *changes])
-        return spec, text, str(path), _folders(planning.import_folders(path), given)
+        return spec, text, str(path), _list_import_folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one(
             "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
@@ -343,10 +346,10 @@ def _read(
     content = {**what, "trainable": given.target} if given else what
     spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
     text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
-    return spec, text + "\n", _SOURCE, _folders((Path.cwd(),), given)
+    return spec, text + "\n", _SOURCE, _list_import_folders((Path.cwd(),), given)
 
 
-def _folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
+def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
     """Return these folders followed by those of the trainable's module and of the running script, each once."""
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script

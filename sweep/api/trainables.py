@@ -98,14 +98,14 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     Warns if something has changed that may make it a different model. Raises `InputError` if there is no such
     checkpoint, or if the trainable makes no model.
     """
-    kept = restoring.find(folder, trial, epoch)
+    kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable
     given = taken(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():
         changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
-        restored = restoring.begin(changed, given.itself)
+        restored = restoring.begin_trial(changed, given.itself)
         for note in restored.notes:
             warnings.warn(f"{kept.where}: {note}", stacklevel=4)
         make = getattr(restored.trainable, "trained_model", None)
@@ -120,7 +120,7 @@ _running = threading.Lock()
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def claim_process() -> Iterator[None]:
     """Make sure that only one sweep runs in this process, which has one Ray and one standard error.
 
     Raises InputError if another one is running.

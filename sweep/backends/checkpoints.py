@@ -117,7 +117,7 @@ def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
     return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
 
 
-def begin(
+def begin_checkpoint(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:
     """Call ``save`` with a temporary folder to begin a checkpoint.
@@ -343,7 +343,7 @@ class Saver:
             return
         began = time.monotonic()
         with disk_faults():
-            write = self._sending(begin(self.folder, manifest, trainable.save, self.keep))
+            write = self._sending(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
@@ -438,7 +438,7 @@ class CheckpointKeeper:
         return self._kept[-1].loss if self._full else None
 
     def recall(self, change: Change) -> None:
-        """Note a logged change of an earlier session; `begin` acts on it."""
+        """Note a logged change of an earlier session; `begin_checkpoint` acts on it."""
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change

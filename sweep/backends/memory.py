@@ -60,7 +60,7 @@ def batch_size(params: Params, replicas: int) -> int | None:
     return size * shares if isinstance(size, int) else None
 
 
-def parts(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
+def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
     splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
     return 2 * accumulate if splits and batch is not None and 2 * accumulate <= batch else None

@@ -24,7 +24,7 @@ def messages_sent(job: Job) -> Iterator[None]:
     if job.store is None:
         yield
         return
-    store, key, last = ObjectStore(job.store), _key(job), ""
+    store, key, last = ObjectStore(job.store), _make_message_key(job), ""
 
     def send() -> None:
         nonlocal last
@@ -47,7 +47,7 @@ def hear_messages(job: Job) -> Callable[[], None]:
     """Start copying the driver's stop and share files to this machine; return a function that stops it."""
     if job.store is None:
         return lambda: None
-    store, key = ObjectStore(job.store), _key(job)
+    store, key = ObjectStore(job.store), _make_message_key(job)
 
     def look() -> None:
         found = store.get(key)
@@ -68,7 +68,7 @@ def _if_it_can(turn: Callable[[], None]) -> None:
         turn()
 
 
-def _key(job: Job) -> str:
+def _make_message_key(job: Job) -> str:
     return f"messages/{job.session}"
 
 

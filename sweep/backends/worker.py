@@ -322,7 +322,7 @@ class Worker:
             if raised:
                 self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
-            trials.end()
+            trials.restore_names()
         else:
             trials.rest()  # the process's owner may inspect what the last trial has left
         self._notices += trials.lines()
@@ -342,7 +342,7 @@ class Worker:
                 if not memory.is_short(error):
                     raise
                 batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self._job.workers)
-                parts = memory.parts(self._trainable, batch, trial.accumulate)
+                parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
                 if self._keeps and self._make is None:
                     self._empty(trial, epochs, "without what earlier trials left")
                     continue

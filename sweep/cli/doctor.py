@@ -86,7 +86,7 @@ def examine(given: Round) -> Iterator[Finding]:
     driver = nvidia.gather_gpus(given.run)
     shown = nvidia.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
-    tensorflow = probes.describe(given.run, given.timeout_s)
+    tensorflow = probes.probe_tensorflow(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)
     if isinstance(tensorflow, probes.ProbeFailure):
         return
@@ -118,8 +118,8 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probes.ProbeFailure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
-        met = probes.between_nodes(given.run, given.timeout_s, given.address, most_s)
-        yield from host_checks.between_nodes(met)
+        met = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
+        yield from host_checks.check_node_pairs(met)
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
@@ -139,6 +139,6 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
         yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
         alone = probes.train(given.run, given.timeout_s, 1, simulated=False)
-        yield from gpu_checks.alone(alone)
+        yield from gpu_checks.check_one_gpu(alone)
         if several is not None:
             yield from gpu_checks.scaling(alone, several, gpus)

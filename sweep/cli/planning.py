@@ -124,7 +124,9 @@ def plan(
     curves = []
     if find_lr:
         with runner.quiet():
-            curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
+            curves = lr_range_test.find_learning_rates(
+                spec, planning.devices(spec, simulate_gpus), folders, planned.sample
+            )
     speeds = None
     if tune_throughput:
         speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
@@ -145,7 +147,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
     if share.gpus >= 1:
         max_replicas = simulate_gpus or len(sweep_info.gpus())
     with runner.quiet():
-        return throughput.find(spec, share, folders, params, max_replicas)
+        return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 
 def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:

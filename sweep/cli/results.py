@@ -174,8 +174,8 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         found = replaying.replay(
             events,
             spec,
-            (_words(other), lambda: methods.scheduler(other, folders)),
-            (_words(spec), lambda: methods.scheduler(spec, folders)),
+            (_format_rule(other), lambda: methods.scheduler(other, folders)),
+            (_format_rule(spec), lambda: methods.scheduler(spec, folders)),
             run_cap=run_cap,
             orderings=orderings,
         )
@@ -215,7 +215,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
         ) from error
 
 
-def _words(spec: Spec) -> str:
+def _format_rule(spec: Spec) -> str:
     """Format a sweep's early termination rule: ``asha min_iter=1 eta=4``."""
     from sweep.spec import sweep_file
 

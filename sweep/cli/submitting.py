@@ -74,7 +74,7 @@ class CodePackage:
             hint = "make a folder for the project, and type the command there"
             raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
         files, left_out = set[Path](), list[str]()
-        for path, taken in _walk(root, root, _rules_above(root)):
+        for path, taken in _walk_files(root, root, _rules_above(root)):
             if taken:
                 files.add(path.relative_to(root))
             else:
@@ -114,7 +114,7 @@ class CodePackage:
         raise InputError.one(str(self.root), what, "list files that are not needed in .gitignore")
 
 
-def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
+def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
     """Yield each file that is sent with True, and each file or folder that is left out with False."""
     rules = [*rules, *_rules_of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -124,7 +124,7 @@ def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> 
         elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
             yield path, False  # leave out links to outside the project, and links that would form a cycle
         elif is_folder:
-            yield from _walk(root, path, rules)
+            yield from _walk_files(root, path, rules)
         elif entry.is_file():
             yield path, True
 
@@ -389,7 +389,9 @@ def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str],
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
         package.write(archive)
-        job = jobs.submit(entrypoint, archive, about, _lines(sending.requirements), {"PYTHONUNBUFFERED": "1"})
+        job = jobs.submit(
+            entrypoint, archive, about, _read_requirements(sending.requirements), {"PYTHONUNBUFFERED": "1"}
+        )
     click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
     if sending.wait:
         _follow(jobs, job)
@@ -418,7 +420,7 @@ def _place(results: str) -> str:
     return results
 
 
-def _lines(requirements: Path | None) -> list[str]:
+def _read_requirements(requirements: Path | None) -> list[str]:
     if requirements is None:
         return []
     try:

@@ -131,7 +131,7 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    prepared = retraining.prepare(folder, retraining.RetrainingOptions(**wanted))
+    prepared = retraining.prepare_retraining(folder, retraining.RetrainingOptions(**wanted))
     folders = prepared.sweep.import_folders
     source = planning.check_trainable(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:

@@ -81,7 +81,7 @@ def scaling(
         yield Finding("scaling", Severity.OK, found)
 
 
-def alone(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
+def check_one_gpu(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
     """Report whether one GPU can train."""
     if isinstance(trained, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train 1"
@@ -190,7 +190,7 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
     for name, version in kinds.items():
         if version is None:
             continue
-        code = _code(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
+        code = _check_build(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
         yield code
         if code.level is not Severity.ERROR:
             yield _precision(name, version)
@@ -272,7 +272,7 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
         yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_list(off)}")
 
 
-def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
+def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
     """Report whether the build has code for a capability.
 
     Machine code runs on its own major version from its minor version on; PTX is compiled at first use.
@@ -306,7 +306,9 @@ def _precision(name: str, capability: tuple[int, int]) -> Finding:
 
 
 def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
-    return gpu.capability is not None and (_code("", gpu.capability, tensorflow.architectures).level is Severity.NOTE)
+    return gpu.capability is not None and (
+        _check_build("", gpu.capability, tensorflow.architectures).level is Severity.NOTE
+    )
 
 
 def _holder(process: Process) -> str:

@@ -175,7 +175,7 @@ def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def between_nodes(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
+def check_node_pairs(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(met, ProbeFailure):

@@ -73,13 +73,13 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
-    gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _lines(ran.out))
+    gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
     processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
     listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if any(gpu.mig for gpu in gpus) else None
     topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S) if len(gpus) > 1 else None
     return Nvidia(
         gpus=gpus,
-        processes=tuple(map(_process, _lines(processes.out))) if processes.code == 0 else (),
+        processes=tuple(map(_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),
         links=parse_links(topology.out) if topology and topology.code == 0 else {},
         mig_devices=parse_mig_devices(listed.out) if listed else {},
     )
@@ -126,7 +126,7 @@ def _process(line: str) -> Process:
     return Process(uuid, pid, ", ".join(name), _parse_count(used))
 
 
-def _lines(text: str) -> Iterable[str]:
+def _skip_empty_lines(text: str) -> Iterable[str]:
     return (line for line in text.splitlines() if line.strip())
 
 

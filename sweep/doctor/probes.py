@@ -79,7 +79,7 @@ class Met:
     failure: str = ""
 
 
-def describe(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
+def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
     """Query the versions of TensorFlow and the devices it sees."""
     ran, answer = _ask(run, timeout_s, MODULE, "describe")
     if isinstance(answer, ProbeFailure):
@@ -147,7 +147,7 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailur
     return answer["cpus"], answer["gpus"]
 
 
-def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
+def probe_node_pairs(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
     """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
 
     Each pair must finish within ``timeout_s``, and all of them within ``most_s``.

@@ -87,8 +87,8 @@ class SweepState:
     def runs(self) -> Iterator[ExportedTrial]:
         """Yield all trials by number, built one at a time because there may be many."""
         read = self.tables
-        times = reading.columns(read.trials, ("started_at", "ended_at"))
-        facts = reading.columns(read.trials, _FACTS)
+        times = reading.read_columns(read.trials, ("started_at", "ended_at"))
+        facts = reading.read_columns(read.trials, _FACTS)
         epochs = _Epochs(read)
         for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
             yield ExportedTrial(

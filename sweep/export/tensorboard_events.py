@@ -31,7 +31,9 @@ _STATUS = {
 }
 
 
-def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float) -> bytes:
+def encode_experiment(
+    domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float
+) -> bytes:
     """Return the file that declares parameters with their types, and metrics; ``seen`` are some trial's parameters."""
     made = api_pb2.Experiment(
         time_created_secs=started,
@@ -42,7 +44,7 @@ def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequ
     return _file(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
 
 
-def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
+def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
     """Return the start of a trial's file: its parameters."""
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
@@ -52,7 +54,7 @@ def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str)
     return _file(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
 
 
-def epoch(event: EpochReported) -> bytes:
+def encode_epoch(event: EpochReported) -> bytes:
     """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
@@ -67,7 +69,7 @@ def epoch(event: EpochReported) -> bytes:
     return _event(event.time, event.epoch, values)
 
 
-def end(event: TrialEnded, epochs: int) -> bytes:
+def encode_end(event: TrialEnded, epochs: int) -> bytes:
     """Return the end of a trial: its status for the HParams tab, and as a sentence for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)

@@ -113,7 +113,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
     last_epoch = run.epochs[-1].time if run.epochs else run.started
     lasted_s = (run.ended or last_epoch) - run.started
-    summary = {**_summary(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
+    summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [known.SummaryItem(key=encodable(name), value_json=_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
@@ -144,7 +144,7 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
     return record
 
 
-def _summary(run: ExportedTrial) -> dict[str, object]:
+def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     """Return the last and the best value of each metric, and the trial's outcome."""
     last: dict[str, object] = {}
     for epoch in run.epochs:

@@ -48,7 +48,7 @@ def card(facts: CardFacts) -> str:
     parts = [
         _front_matter(facts),
         f"# {_escape_markdown(kept.sweep.folder.name)}, trial {kept.trial}\n",
-        _summary(facts),
+        _summarize_winner(facts),
         _section("Use", [_usage(facts)]),
         _section("Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]),
         _section("Result", _result(facts)),
@@ -56,7 +56,7 @@ def card(facts: CardFacts) -> str:
         _section("Preprocessing", _preprocessing(facts)),
         _section("Hyperparameters", [_table(("parameter", "value"), _pairs(kept.started.params))]),
         _section("Training", _training(facts)),
-        _section("Provenance", _provenance(facts)),
+        _section("Provenance", _format_provenance(facts)),
     ]
     if facts.notes:
         parts.append(_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
@@ -71,10 +71,10 @@ def _front_matter(facts: CardFacts) -> str:
     return "\n".join(["---", *lines, "---", ""])
 
 
-def _summary(facts: CardFacts) -> str:
+def _summarize_winner(facts: CardFacts) -> str:
     kept, spec = facts.kept, facts.kept.sweep.spec
     model = facts.exported.data.get("model", "")
-    trained = f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"
+    trained = f"Trained by {_format_code(spec.trainable)} in the sweep {_format_code(kept.sweep.folder.name)}"
     epochs = f"after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}"
     end = f": {_escape_markdown(model)}." if model else "."
     lines = [f"{trained}, {epochs}{end}"]
@@ -90,7 +90,7 @@ def _usage(facts: CardFacts) -> str:
     if "saved_model" in facts.exported.files:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
     if facts.exported.needs:
-        modules = ", ".join(map(_code, facts.exported.needs))
+        modules = ", ".join(map(_format_code, facts.exported.needs))
         blocks.append(f"`model.keras` needs the author's {modules}, and what these import, to be importable.")
     if "keras" in facts.exported.files:
         blocks.append("The model is for inference, and not compiled: compile it to evaluate or to train it on.")
@@ -113,7 +113,8 @@ def _result(facts: CardFacts) -> list[str]:
     lines = [f"{_escape_markdown(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
     if facts.exported.differences:
         checked = ", ".join(
-            f"{_code(facts.exported.files[kind])} {value:.1e}" for kind, value in facts.exported.differences.items()
+            f"{_format_code(facts.exported.files[kind])} {value:.1e}"
+            for kind, value in facts.exported.differences.items()
         )
         lines.append(
             f"Checked on {_escape_markdown(facts.exported.compared)} in a fresh process: the largest difference to the "
@@ -140,11 +141,11 @@ def _data(facts: CardFacts) -> list[str]:
 def _preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
-    file = f", file {_code(path.name)}" if path else ""
+    file = f", file {_format_code(path.name)}" if path else ""
     lines = [
-        f"What `data()` of {_code(name)} (module {_code(module)}{file}) does to the inputs is not part of the model, "
-        "and whoever predicts must do the same; layers of the model, such as a TextVectorization or a Normalization, "
-        f"are. SHA-256 of all its code: {_code(facts.source.digest())}.",
+        f"What `data()` of {_format_code(name)} (module {_format_code(module)}{file}) does to the inputs is not part "
+        "of the model, and whoever predicts must do the same; layers of the model, such as a TextVectorization or a "
+        f"Normalization, are. SHA-256 of all its code: {_format_code(facts.source.digest())}.",
         "Augmentation, dropout and other noise of training are off when the model predicts.",
     ]
     if facts.exported.preprocessing:
@@ -171,7 +172,7 @@ def _training(facts: CardFacts) -> list[str]:
     return [_table(("", ""), _pairs(known))]
 
 
-def _provenance(facts: CardFacts) -> list[str]:
+def _format_provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
     git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
@@ -203,10 +204,10 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _pairs(values: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return [(name, _text(value)) for name, value in values.items()]
+    return [(name, _format_value(value)) for name, value in values.items()]
 
 
-def _text(value: Value) -> str:
+def _format_value(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -230,7 +231,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return _code(text) if text else ""
+    return _format_code(text) if text else ""
 
 
 def _escape_markdown(value: str) -> str:
@@ -239,7 +240,7 @@ def _escape_markdown(value: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", flat)
 
 
-def _code(value: str) -> str:
+def _format_code(value: str) -> str:
     """Return a text as inline code, also usable in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _fence(flat, "`")
@@ -292,7 +293,7 @@ def export_winner(
     reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
     """
     check_export(target, formats)
-    kept = restoring.find(folder, trial, epoch)
+    kept = restoring.find_checkpoint(folder, trial, epoch)
     aside = target.parent / f".{target.name}.{process()}"
     try:
         aside.mkdir(parents=True)
@@ -317,7 +318,7 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
 def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
     with runner.redirected(log):
-        restored = restoring.begin(kept)
+        restored = restoring.begin_trial(kept)
         exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]

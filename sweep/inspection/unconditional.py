@@ -34,7 +34,7 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
 def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
     """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
     module, _, name = trainable.partition(":")
-    node = _resolved(module, name, trees, set())[1]
+    node = _resolve_name(module, name, trees, set())[1]
     return node if isinstance(node, Function | ast.ClassDef) else None
 
 
@@ -44,7 +44,7 @@ def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[
     seen: set[tuple[str, str]] = set()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
-        module, node = _resolved(module, owner, trees, seen)
+        module, node = _resolve_name(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
         definitions = [one for one in node.body if name in bound(one)]
@@ -60,7 +60,7 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     seen: set[tuple[str, str]] = set()
     while queue:
         module, _, name = queue.pop().partition(":")
-        module, node = _resolved(module, name, trees, seen)
+        module, node = _resolve_name(module, name, trees, seen)
         if isinstance(node, ast.ClassDef):
             if f"{module}:{node.name}" == base:
                 return True
@@ -70,7 +70,7 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
 
 def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
-    return _resolved(module, name, trees, set())
+    return _resolve_name(module, name, trees, set())
 
 
 def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
@@ -92,7 +92,7 @@ def _collect(
     module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
 ) -> bool:
     """Add the methods of a class and its bases to ``found``; return False if there may be more."""
-    module, node = _resolved(module, name, trees, seen)
+    module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
         return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
@@ -118,7 +118,7 @@ def _collect(
     return sure
 
 
-def _resolved(
+def _resolve_name(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
@@ -189,7 +189,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """
     module, _, name = trainable.partition(":")
     if is_function:
-        module, function = _resolved(module, name, trees, set())
+        module, function = _resolve_name(module, name, trees, set())
         yield from _find_reads(module, function, 0)
         return
     for name in METHODS:

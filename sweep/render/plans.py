@@ -51,19 +51,19 @@ def _plot(curve: RateCurve) -> list[str]:
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for rate, loss in zip(curve.rates, curve.smoothed, strict=True):
         row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
-        grid[HEIGHT - 1 - row][_column(rate, first, last)] = "•"
+        grid[HEIGHT - 1 - row][_find_chart_column(rate, first, last)] = "•"
     labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
     rows = [f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}" for i, line in enumerate(grid)]
     marks = [" "] * WIDTH
     for name, mark in MARKS.items():
         rate = getattr(curve, name)
         if rate is not None:
-            marks[_column(rate, first, last)] = mark
+            marks[_find_chart_column(rate, first, last)] = mark
     ends = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8) + f"{10**last:.0e}".rjust(8)
     return [*rows, f"{'':>10} └{'─' * WIDTH}", f"{'':>12}{''.join(marks).rstrip()}", f"{'':>12}{ends}"]
 
 
-def _column(rate: float, first: float, last: float) -> int:
+def _find_chart_column(rate: float, first: float, last: float) -> int:
     share = (math.log10(rate) - first) / max(last - first, 1e-9)
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
@@ -190,7 +190,7 @@ def _resources(plan: Plan) -> str:
     each = f"{share.cpus:g} CPU"
     if share.gpus:
         each += ", a GPU, shared as measured" if spec.resources.gpus == "auto" else f", {share.gpus:g} GPU"
-    text = f"{_workers(spec, each)} a trial"
+    text = f"{_describe_workers(spec, each)} a trial"
     return f"{text} (simulated)" if share.simulated else text
 
 
@@ -254,7 +254,7 @@ def _at_once(plan: Plan) -> str:
     return f"{plan.concurrent}{more}"
 
 
-def _workers(spec: Spec, each: str) -> str:
+def _describe_workers(spec: Spec, each: str) -> str:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"

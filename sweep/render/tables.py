@@ -125,7 +125,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         "trial": [_trial_numbers(row) for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
-        "batch in parts": [_parts(row) for row in rows],
+        "batch in parts": [_format_parts(row) for row in rows],
         "front": [_optional(row.front) for row in rows],
     }
     for at, (metric, _) in enumerate(ranking.objectives):
@@ -243,7 +243,7 @@ def _status(row: RankedConfiguration) -> str:
     return row.status.value if list(counts) == [row.status] else counted_by(counts)
 
 
-def _parts(row: RankedConfiguration) -> str:
+def _format_parts(row: RankedConfiguration) -> str:
     """Return into how many parts batches were split to fit into memory.
 
     It is shown because batch statistics are computed per part.
@@ -418,7 +418,7 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
     over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
     if replay.if_worse == replay.if_better:
         return [*lines, f"{over}: {_describe_extreme(replay.if_better, replay, metric)}"]
-    went_on = f"{_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
+    went_on = f"{_format_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
     return [
         *lines,
         f"{over}: {went_on}, with unknown results",
@@ -429,11 +429,12 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
 def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
     saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs) if replay.whole_epochs else 0.0
-    text = f"{_spread(extreme.epochs)} epochs ({saved:.0f} % saved), winner kept in {100 * extreme.winner_kept:.0f} %"
-    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_spread(extreme.lost)}"
+    epochs = f"{_format_spread(extreme.epochs)} epochs ({saved:.0f} % saved)"
+    text = f"{epochs}, winner kept in {100 * extreme.winner_kept:.0f} %"
+    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_format_spread(extreme.lost)}"
 
 
-def _spread(spread: Spread) -> str:
+def _format_spread(spread: Spread) -> str:
     """Format the median and the middle 95 %: ``120 (100 to 140)``."""
     if spread.low == spread.high:
         return _format_count(spread.median)

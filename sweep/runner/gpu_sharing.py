@@ -112,7 +112,7 @@ class EpochsOnShare:
     examples_per_s: float
 
 
-def joined(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
+def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
     """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
@@ -273,7 +273,7 @@ class Sharing:
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
             epoch = EpochsOnShare(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
-            trial.begun = epoch = joined(trial.begun, epoch)
+            trial.begun = epoch = merge_epochs(trial.begun, epoch)
             if epoch.ended - epoch.begun >= LEAST_S:
                 trial.begun = None
                 self._epochs.append(epoch)

@@ -60,7 +60,9 @@ def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDA
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
-def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[RateCurve]:
+def find_learning_rates(
+    spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
+) -> list[RateCurve]:
     """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
     distinct: dict[str, Params] = {}
     for params in sample:

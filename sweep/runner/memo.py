@@ -121,7 +121,7 @@ def _take_over(
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
-    checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
+    checkpoints.begin_checkpoint(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 
 
 class Memo:
@@ -160,7 +160,7 @@ class Memo:
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
         hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
-        entries = self._entries.get(_key(started, self._folds), [])
+        entries = self._entries.get(_make_memo_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
                 continue
@@ -264,12 +264,12 @@ class Memo:
                     whole = trial.reported == trial.epoch  # false if a repair of the log dropped some epochs
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end, entry.length = begun, trial_epochs(trial.params, info.epochs)
-                        self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
+                        self._entries.setdefault(_make_memo_key(trial.start, info.folds), []).append(entry)
                 case _:
                     pass
 
 
-def _key(started: TrialStarted, folds: object) -> _Key:
+def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     """Return a key that is equal for trials that differ only in their number of epochs.
 
     The fold counts together with the number of folds.

@@ -289,12 +289,12 @@ def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: 
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
-            past = ledger.ended(_first(log, log_bytes))
+            past = ledger.ended(_read_first_events(log, log_bytes))
         used = searcher.learn(past)
         notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
 
 
-def _first(log: Path, log_bytes: int) -> Iterator[Event]:
+def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

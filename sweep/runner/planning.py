@@ -232,14 +232,14 @@ def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None
     objective, own = rehearsed.objectives[0], isinstance(spec.early_terminate, Own)
     learning = method if learns(spec.method) and ":" not in spec.method else None  # one's own may take its time
     try:
-        return pricing.course(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
+        return pricing.rehearse_scheduler(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
     except SweepError:
         raise
     except Exception:
         if not own:
             raise
         # A user's own scheduler may need something that rehearsed epochs lack, such as other metrics.
-        rungs = pricing.course(build, objective, epochs, None).rungs
+        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
         return pricing.Course(rungs, trials and float(trials * epochs))
 
 
@@ -356,7 +356,12 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
-    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *without_effect.ignored(spec, source)):
+    for one in (
+        *_check_workers(spec, source),
+        *_fused(spec, source),
+        *_tpus(spec),
+        *without_effect.ignored(spec, source),
+    ):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
@@ -438,7 +443,7 @@ def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     yield Problem("training.fuse", what, hint)
 
 
-def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
+def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
     missing = source.lacks(*RANKED_METHODS) if workers > 1 else ()
     if not missing:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sweep import prices
 from sweep.analysis import confirmation
-from sweep.contract import Devices, Trainable, parts
+from sweep.contract import Devices, Trainable, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
@@ -84,7 +84,7 @@ Method: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
 """Makes the searcher of a rehearsal, by its number, and how good configurations are in it by each objective."""
 
 
-def course(
+def rehearse_scheduler(
     build: Callable[[], Scheduler],
     objective: Objective,
     epochs: int,
@@ -210,7 +210,7 @@ def offers(
     """Return the expected time and cost on each machine, assuming that trials keep all its GPUs busy."""
     found = []
     for machine in machines:
-        at_once = max(parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
+        at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         there = timing
         if machine.epoch_s is not None:
             beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)

@@ -108,7 +108,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     return sorted(completed, key=lambda trial: first.ranked(trial.metrics))
 
 
-def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
+def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial, with what is known about it.
 
     Scores refer to the ``last`` epoch.
@@ -145,7 +145,7 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
     )
 
 
-def begin(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
+def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError`.
 
     Arguments:
@@ -313,7 +313,7 @@ def evaluate_tests(
             if is_over():
                 break
             try:
-                restored = begin(find(folder, trial), given, trainable)
+                restored = begin_trial(find_checkpoint(folder, trial), given, trainable)
                 trainable = restored.trainable
                 metrics = _run_test(trainable)
             except InputError as error:

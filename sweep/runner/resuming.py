@@ -60,17 +60,17 @@ class Difference:
         return any(self.path == known or self.path.startswith(f"{known}.") for known in CHANGEABLE)
 
 
-def differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
     """Yield the differences of two resolved sweep files.
 
     Mappings are compared key by key, and lists of equally many mappings item by item.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
-            yield from differences(before.get(key), after.get(key), (*keys, key))
+            yield from find_differences(before.get(key), after.get(key), (*keys, key))
     elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
         for at, pair in enumerate(zip(before, after, strict=True)):
-            yield from differences(*pair, (*keys, at))
+            yield from find_differences(*pair, (*keys, at))
     elif json.dumps(before) != json.dumps(after):  # as text, because 1 and 1.0 train differently
         yield Difference(keys, before, after)
 
@@ -94,7 +94,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
     if assignments:
         before = spec.to_json_dict()
         spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
-        refuse(_problems(differences(before, spec.to_json_dict()), "--set "))
+        refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
     return ResumableSweep(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
@@ -118,7 +118,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
         now |= {key: before[key] for key in keys}
     if not spec.names_first_rung:
         now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
-    found = list(differences(before, now))
+    found = list(find_differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
     refuse(_problems(found, f"{file}: "))

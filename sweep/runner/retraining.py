@@ -43,7 +43,7 @@ class RetrainingOptions:
     assignments: Sequence[str] = ()  # changes to keys of its file
 
 
-def prepare(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
+def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
     trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data

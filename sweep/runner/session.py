@@ -418,4 +418,4 @@ def note_other_code(folder: ResultsFolder) -> None:
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
-    tables.write_configurations(folder, ranking.columns(ranking.rank([analysis.read_sweep(folder)])))
+    tables.write_configurations(folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)])))

@@ -47,7 +47,7 @@ class Ending:
     @contextmanager
     def heeded(self, before: str) -> Iterator[None]:
         """Handle signals inside the block. Raises `Interrupted`, with the message ``before``, if one came earlier."""
-        with interruption.heard(self.first, self.second, breaks=self._embedded) as signals:
+        with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
             signals.check(before)
             try:

@@ -50,7 +50,7 @@ The objective has the other ones of the sweep as its ``others``.
 """
 
 
-def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
+def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
     """For example: ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``; the cutoff is a loss as well."""
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
@@ -59,7 +59,7 @@ def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: flo
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
 
-def standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
+def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
     """For example: ``pasha: val_accuracy 0.61 at epoch 3``."""
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"

@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sweep.events import EpochReported, Event
-from sweep.schedulers import Factory, Scheduler, reason
+from sweep.schedulers import Factory, Scheduler, describe_reason
 from sweep.schedulers.non_dominated import (
     NonDominatedOrder,
     NonDominatedPromotionScheduler,
-    describe,
+    describe_losses,
     describe_rank,
 )
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
@@ -127,7 +127,7 @@ class AshaScheduler(_Stopping[Asha]):
         if cutoff is None or -loss >= cutoff:
             return None
         self._stopped.add(event.trial)
-        return reason("asha", self._objective, loss, event.epoch, -cutoff)
+        return describe_reason("asha", self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
         """Return the bracket of a trial: drawn by its number alone, one with more rungs more often."""
@@ -158,7 +158,7 @@ class NonDominatedAshaScheduler(AshaScheduler):
             return None
         self._stopped.add(event.trial)
         rank = describe_rank(order, event.trial, room)
-        return f"{describe('asha', self._objective, losses, event.epoch)}, {rank}"
+        return f"{describe_losses('asha', self._objective, losses, event.epoch)}, {rank}"
 
 
 class _Rung:
@@ -224,7 +224,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         cutoff = reached.upper
         if cutoff is None or judged <= cutoff:
             return None
-        return reason("hyperband", self._objective, judged, event.epoch, cutoff)
+        return describe_reason("hyperband", self._objective, judged, event.epoch, cutoff)
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ class MedianScheduler(_Stopping[Median]):
         if median is None or run.best <= median:
             return None
         self._stopped.add(event.trial)
-        return reason("median", self._objective, run.best, event.epoch, median)
+        return describe_reason("median", self._objective, run.best, event.epoch, median)
 
     def _advance(self, run: _Run, epoch: int, loss: float) -> None:
         if run.count:  # it came past epochs without an objective with the mean that it had

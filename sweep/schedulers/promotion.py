@@ -15,9 +15,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.contract import parts
+from sweep.contract import count_parts
 from sweep.events import EpochReported, Event, Status, TrialEnded
-from sweep.schedulers import reason, standing
+from sweep.schedulers import describe_reason, describe_standing
 from sweep.space import early_terminate
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -92,7 +92,7 @@ class PausingScheduler:
         """Hear that a trial has ended, and its worker is free."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
-        self._paused[trial] = _Pause(epoch, loss, standing(self._kind, self._objective, loss, epoch))
+        self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
     def _why(self, pause: _Pause) -> str:
         """Return why it never went on."""
@@ -136,7 +136,7 @@ class PromotionScheduler(PausingScheduler):
 
     def _room(self, epoch: int) -> int:
         """Return how many of those that came to a rung go on."""
-        return parts(len(self._scores[epoch]), self._eta)
+        return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, place: int) -> None:
         """Let the trial at a place in a rung go on, if that is good enough and it waits there."""
@@ -151,10 +151,10 @@ class PromotionScheduler(PausingScheduler):
     def _why(self, pause: _Pause) -> str:
         room = self._room(pause.epoch)
         if not room:
-            where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+            where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
             return f"{where}, from where too few came for one to go on"
         cutoff, _ = self._scores[pause.epoch][room - 1]
-        return reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
+        return describe_reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
 
 
 class PashaScheduler(PromotionScheduler):
@@ -268,7 +268,7 @@ class FreezeThawScheduler(PausingScheduler):
             del self._paused[trial]
 
     def _why(self, pause: _Pause) -> str:
-        where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+        where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
         if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
         predicted = self._objective.of_loss(pause.loss - self._expected(0.0)[pause.epoch])

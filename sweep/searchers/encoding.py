@@ -141,7 +141,7 @@ class _Axis:
         if values is None:
             units = np.linspace(0.0, 1.0, BELIEF_POINTS)
         elif isinstance(parameter.domain, Categorical):
-            values, units = _spread(values)
+            values, units = _assign_units(values)
         else:
             units = np.array([to_unit(parameter.domain, value) for value in values])
         middles = ((units[1:] + units[:-1]) / 2).tolist()
@@ -215,7 +215,7 @@ def _are_ordered(values: Sequence[Value]) -> bool:
     return 2 < len(values) == len(set(numbers))
 
 
-def _spread(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
+def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
     """Return the values of a list and their units: numbers in their order on their scale, others evenly."""
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)

@@ -66,7 +66,7 @@ class Axis:
             case FloatDistribution():
                 return float(value)  # type: ignore[arg-type]  # or numbers
             case _:
-                return self._known[_like(value, self._known)]
+                return self._known[_find_known_key(value, self._known)]
 
     def holds(self, value: Value) -> bool:
         """Return whether a value has room on it."""
@@ -74,7 +74,7 @@ class Axis:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
             case _:
-                return _like(value, self._known) in self._known
+                return _find_known_key(value, self._known) in self._known
 
 
 def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
@@ -94,11 +94,13 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
             return Axis(_scale(domain or _between(numbers), numbers))
     possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
     for value in seen:
-        possible.setdefault(_like(value, possible), value)
+        possible.setdefault(_find_known_key(value, possible), value)
     return Axis(*_labelled(possible))
 
 
-def told(trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
+def make_frozen_trial(
+    trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool
+) -> FrozenTrial:
     """Return a trial in Optuna's words, with the state that it has.
 
     What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
@@ -153,7 +155,7 @@ def study(
     with quiet():
         made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
         made.set_metric_names(names)
-        made.add_trials([told(trial, known, names, alive=alive) for trial in told_trials])
+        made.add_trials([make_frozen_trial(trial, known, names, alive=alive) for trial in told_trials])
     return made
 
 
@@ -188,7 +190,7 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
     return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
 
 
-def _like(value: Value, possible: Mapping[str, Any]) -> str:
+def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which a value is known: tables keep whole numbers among floats as floats."""
     same = [key(value)]
     if is_number(value) and _is_whole(value):

@@ -298,7 +298,7 @@ class _Guide:
     def _stands(self, generation: int, trial: int) -> tuple[int, float]:
         """Return the generation that a copy of a trial begins with, and how it stands in it."""
         trained = self._trained[generation]
-        return generation + 1, bandit.standing(trained[trial].after, list(trained.values()))
+        return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 
 
 def _near(parameter: Parameter, value: Value, down: bool) -> Value:

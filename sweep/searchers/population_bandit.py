@@ -42,7 +42,7 @@ class MemberResult:
     after: float | None  # None where it diverged
 
 
-def standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
+def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the share of the members of the generation before that were better, which no scale of losses changes."""
     losses = [one.after for one in generation if one.after is not None]
     if loss is None or len(losses) < 2:
@@ -60,7 +60,7 @@ def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[P
         before = generations[number - 1] if number else []
         for one in generations[number]:
             if not number or one.before is not None:
-                rows.append(row(number, standing(one.before, before), one.params, axes))
+                rows.append(row(number, compute_standing(one.before, before), one.params, axes))
                 fell.append(-math.inf if one.after is None else (one.before or 0.0) - one.after)
     return np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2), standardized(np.array(fell[-NEWEST:]))
 

@@ -341,11 +341,14 @@ class _Distance:
             return 0.0
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return min((_gap(self.at.value(left), self.at.value(element)) for element in elements), default=1.0)
-        return _gap(self.at.value(left), self.at.value(right))
+                return min(
+                    (_measure_violation(self.at.value(left), self.at.value(element)) for element in elements),
+                    default=1.0,
+                )
+        return _measure_violation(self.at.value(left), self.at.value(right))
 
 
-def _gap(left: Value, right: Value) -> float:
+def _measure_violation(left: Value, right: Value) -> float:
     """Return how far apart the values of a violated comparison are, from their difference and their ratio."""
     if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
         return 1e-9 if left == right else 1.0

@@ -33,15 +33,15 @@ _WALKS = 40  # number of walks from the witness
 def witness(space: Space) -> dict[str, Value] | None:
     """Return a point that meets the constraints, always the same one; None if none was found."""
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
-    return next(_drawn(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
+    return next(_draw_points(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
 
 
 def allowed_share(space: Space) -> float:
     """Estimate the share of random points that meet the constraints."""
-    return sum(1 for _ in _drawn(space, random.Random(0).random)) / DRAWS
+    return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
-def _drawn(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
+def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
     for _ in range(DRAWS):
         params = space.feasible(lambda parameter: from_unit(parameter.domain, uniform()))
         if params is not None:

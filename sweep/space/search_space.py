@@ -175,7 +175,7 @@ class Space:
         return self._count(_all_values)
 
     def _feasible_points(self, values: _Values) -> Iterator[dict[str, Value]]:
-        for params in _walk(self._order, values):
+        for params in _combine_values(self._order, values):
             if not self.violated(params):
                 yield self._in_file_order(params)
 
@@ -189,7 +189,7 @@ class Space:
         decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
         free = [(p, len(values(p))) for p in self._order if p not in decisive]
         total = 0
-        for visited, params in enumerate(_walk(tuple(decisive), values)):
+        for visited, params in enumerate(_combine_values(tuple(decisive), values)):
             if visited >= MAX_ENUMERATED:
                 return None
             if not self.violated(params):
@@ -214,7 +214,7 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
     return values
 
 
-def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
+def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
     """Yield all combinations as nested loops over ``order``, except those in which a tied value is undefined.
 
     The yielded dict is reused; copy it to keep it.

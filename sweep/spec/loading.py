@@ -44,7 +44,7 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 
     Raises InputError with all mistakes.
     """
-    return _resolved(parse_document(text, source), assignments, environment)
+    return _resolve_document(parse_document(text, source), assignments, environment)
 
 
 def of_mapping(
@@ -53,10 +53,10 @@ def of_mapping(
     """Return the sweep that Python values describe, by the rules of a file. Raises InputError with all mistakes."""
     document = yaml_reader.document_of(given, source)
     document.check()
-    return _resolved(document, assignments, environment)
+    return _resolve_document(document, assignments, environment)
 
 
-def _resolved(document: Document, assignments: Sequence[str], environment: str) -> Spec:
+def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
     yaml_reader.apply_assignments(assignments, "--set", document)
     spec = Resolution(document).resolve()

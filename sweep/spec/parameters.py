@@ -65,7 +65,7 @@ class Entry:
 def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
     """Return all parameters in file order; note the mistakes in each and between them."""
     entries: dict[str, Entry] = {}
-    for entry in _walk(data, path, Entry("", path), document):
+    for entry in _read_group(data, path, Entry("", path), document):
         if entry.name in entries:
             document.mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
         else:
@@ -144,7 +144,7 @@ def to_dict(parameter: Parameter) -> dict[str, Value]:
     return block
 
 
-def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
+def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
     for key, value in data.items():
         inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
         if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
@@ -159,7 +159,7 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
             if block is not None:
                 inner = _with_condition(inner, block.when, document)
             if isinstance(nested := value["parameters"], dict):
-                yield from _walk(nested, (*inner.path, "parameters"), inner, document)
+                yield from _read_group(nested, (*inner.path, "parameters"), inner, document)
         else:
             yield _leaf(inner, value, document)
 

@@ -362,12 +362,12 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
     if name in NOT_SERVED:
         document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
     elif entry.name == "optimizer" and entry.domain is not None:
-        others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
+        others = [value for value in choices(entry.domain) or () if _normalize_word(value) not in SERVED_OPTIMIZERS]
         if others:
             known = ", ".join(SERVED_OPTIMIZERS)
             what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
             document.mistake(entry.path, what)
 
 
-def _bare(value: object) -> str:
+def _normalize_word(value: object) -> str:
     return str(value).lower().replace("_", "")

@@ -207,7 +207,7 @@ def validate(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        _note(error, model, data, path, document, hints)
+        _note_mistakes(error, model, data, path, document, hints)
         return None
 
 
@@ -221,7 +221,7 @@ def validate_parts(
     try:
         return model.model_validate(data), set()
     except ValidationError as error:
-        _note(error, model, data, (), document, hints)
+        _note_mistakes(error, model, data, (), document, hints)
         wrong = {str(fault["loc"][0]) for fault in error.errors()}
         return model.model_validate({key: data[key] for key in data if key not in wrong}), wrong
 
@@ -230,7 +230,7 @@ def validate_parts(
 def schema_of(model: type[BaseModel]) -> Schema:
     """Return a model's JSON Schema with all references resolved."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
-    resolved: Schema = _resolved(schema, schema.get("$defs", {}))
+    resolved: Schema = _resolve_references(schema, schema.get("$defs", {}))
     return resolved
 
 
@@ -282,7 +282,7 @@ class _InFileOrder(GenerateJsonSchema):
         return value
 
 
-def _note(
+def _note_mistakes(
     error: ValidationError,
     model: type[BaseModel],
     data: Value,
@@ -400,16 +400,16 @@ def _tags(schema: Schema) -> Schema:
     return {"enum": [part["properties"]["type"]["const"] for part in tagged]}
 
 
-def _resolved(node: Any, definitions: Mapping[str, Any]) -> Any:
+def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_resolved(value, definitions) for value in node]
+        return [_resolve_references(value, definitions) for value in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
         siblings = {key: value for key, value in node.items() if key != "$ref"}
-        return _resolved({**target, **siblings}, definitions)
-    return {key: _resolved(value, definitions) for key, value in node.items() if key != "$defs"}
+        return _resolve_references({**target, **siblings}, definitions)
+    return {key: _resolve_references(value, definitions) for key, value in node.items() if key != "$defs"}
 
 
 def _is_number(text: str) -> bool:

@@ -64,7 +64,7 @@ def resolve(text: str, tag: str | None) -> Scalar:
     """
     match tag:
         case "str":
-            return _text(text)
+            return _join_surrogates(text)
         case None | "null" if text in _NULLS:
             return None
         case None | "bool" if text in _BOOLS:
@@ -74,7 +74,7 @@ def resolve(text: str, tag: str | None) -> Scalar:
         case None | "float" if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
             return _float(text)
         case None:
-            return _text(text)
+            return _join_surrogates(text)
     raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
 
 
@@ -125,7 +125,7 @@ def _float(text: str) -> float:
     return number
 
 
-def _text(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if "\ufffd" in text:
@@ -408,7 +408,7 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
 def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
     """Return a number or text that a file can hold; None after noting a mistake."""
     try:
-        return _text(value) if isinstance(value, str) else _check_64_bits(value, str(value))
+        return _join_surrogates(value) if isinstance(value, str) else _check_64_bits(value, str(value))
     except ValueError as error:
         document.mistake(path, str(error))
         return None

@@ -198,7 +198,7 @@ def take_for_own(module: str) -> None:
 
 
 @contextmanager
-def seeded(number: int) -> Iterator[None]:
+def seed_imports(number: int) -> Iterator[None]:
     """Import the author's modules under this seed inside the block."""
     stop = seed(number)
     try:

@@ -55,7 +55,7 @@ class StartingValues:
             listener: turns the recorded values into a listener for imports.
             before_end: called when the trial ends.
         """
-        end()
+        restore_names()
         self.look(homes, of=of)
         _going.append(_Going(self._pristine, homes, before_end, imports.hear(listener(self._pristine))))
 
@@ -82,7 +82,7 @@ def rest() -> None:
             trial.found.keep(homes, trial.left)
 
 
-def end() -> None:
+def restore_names() -> None:
     """Restore all names to their values before the present trial."""
     rest()
     while _going:

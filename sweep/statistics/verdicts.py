@@ -73,7 +73,7 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
         first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
     shared = shared_by_folds(folds) if folds else 0.0
-    beside = {name: differences(scored[name], scored[first]) for name in others}
+    beside = {name: compute_differences(scored[name], scored[first]) for name in others}
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
@@ -121,7 +121,7 @@ def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dic
 
 def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
     """Return the same by t-tests of Nadeau and Bengio: of a set, the smallest p with the best, times its pairs."""
-    single = {name: t_test(differences(scored[name], scored[first]), shared) for name in behind}
+    single = {name: t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
@@ -162,7 +162,7 @@ def _aligned(scored: Table[K]) -> Floats:
     return np.column_stack(columns)
 
 
-def differences(scores: Scores, others: Scores) -> list[float]:
+def compute_differences(scores: Scores, others: Scores) -> list[float]:
     """Return what scores differ by, seed by seed, where there are both."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
@@ -207,10 +207,10 @@ def compare_fronts(
     needed = LEAST if folds else seeds_for(pairs)
     found = {}
     for name in names:
-        common = {one: len(differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
         most = max(common.values(), default=0)
         if name in front:
-            others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            others = (len(compute_differences(tables[0][name], tables[0][one])) for one in names if one != name)
             most = max(others, default=0)
         if not pairs:
             found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with")
@@ -229,7 +229,7 @@ def compare_fronts(
 
 def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Return the p-value of the second being better than the first in all objectives; 1 if it is not by its means."""
-    values = [differences(one, other) for one, other in scores]
+    values = [compute_differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0
     if folds:

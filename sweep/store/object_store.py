@@ -182,7 +182,7 @@ class ObjectStore:
 
     def _entry(self, found: Any) -> StoredObject:
         key = found["path"][len(self._full("-")) - 1 :]
-        return StoredObject(key, found["size"], plain(found["e_tag"] or ""))
+        return StoredObject(key, found["size"], unquote_tag(found["e_tag"] or ""))
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:
@@ -232,7 +232,7 @@ def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[]
     return stop
 
 
-def plain(tag: str) -> str:
+def unquote_tag(tag: str) -> str:
     """Return a tag without quotes, as in listings, because some stores quote it."""
     return tag.strip('"')
 

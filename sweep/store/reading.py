@@ -109,7 +109,7 @@ def behind_bytes(history: History, path: Path) -> int | None:
     return None if log.is_another(path, history.log_bytes, history.mark) else beyond
 
 
-def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
+def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     """Return those of the named columns that the table has, as Python values: JSON decoded, None for null."""
     values_by_name: dict[str, list[object]] = {}
     for name in names:
@@ -179,7 +179,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     pauses, sessions = dict(history.pauses), dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
     builder.go_on(History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start))
-    for place, line in _lines(folder.log, start, history.log_bytes):
+    for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:
             builder.observe(decode(line), place)
@@ -202,7 +202,7 @@ def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | 
     return None if trials is None or metrics is None else Tables(trials, metrics, builder.history())
 
 
-def _lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
         file.seek(start)
         while start < end:
@@ -218,7 +218,7 @@ def _merged(
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
     kept = old.slice(0, count) if keep[:count].all() else old.take(of_numbers(np.flatnonzero(keep)))
-    joined = _joined(kept, new, group)
+    joined = _append_table(kept, new, group)
     if joined is None:
         return None
     order = numbers(joined, "trial").astype(np.int64)
@@ -231,7 +231,7 @@ def _get_total_before(totals: Mapping[int, float], place: int) -> float:
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
-def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
+def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
     """Return one table below the other, with the columns of both; None if a column has no type for all its values."""
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
@@ -241,7 +241,7 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
         if field is None:
             return None
         try:
-            chunks = [_column(table, field).chunks for table in (first, second)]
+            chunks = [_cast_column(table, field).chunks for table in (first, second)]
         except pa.ArrowInvalid:  # a whole number that no float can represent
             return None
         fields.append(field)
@@ -249,7 +249,7 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table[field.name]

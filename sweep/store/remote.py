@@ -36,9 +36,9 @@ from sweep.store.object_store import (
     is_url,
     now,
     patiently,
-    plain,
     repeat,
     stand_for,
+    unquote_tag,
 )
 
 AWAY_S = 300.0
@@ -110,7 +110,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     If another process of this machine runs the sweep, its copy is current. ``mine``: this process is about to run it.
     Raises `StoreError`.
     """
-    with alone(folder):
+    with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
             return True
         for _ in range(_TRIES):
@@ -127,7 +127,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def lock_copy(folder: Path) -> Iterator[None]:
     """Lock the local copy of a stored sweep: no other process on this machine changes it inside the block."""
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
@@ -360,7 +360,7 @@ class Writer:
                 raise StoreError(f"{self._store.url}: {taken}")
             content, tag = _parsed(there[0])[1], there[1]
         if not known.segments:
-            known.first = plain(tag)
+            known.first = unquote_tag(tag)
         known.segments += 1
         known.bytes += len(content)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, plain
+from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, convert_to_json_types
 from sweep.store import ledger, log
 from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.disk import replacing
@@ -362,7 +362,7 @@ def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     if kind is None or any(type(value) is int and abs(value) > exact for value in values):
         texts: list[str | None] = []
         for value in values:
-            texts.append(None if value is None else json.dumps(plain(value)))
+            texts.append(None if value is None else json.dumps(convert_to_json_types(value)))
         return of_list(texts, pa.string()), True
     return _array(values, kind), False
 

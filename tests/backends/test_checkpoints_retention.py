@@ -34,7 +34,9 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
     for epoch in epochs:
         manifest = Manifest(epoch.epoch, loss=-float(epoch.metrics["score"]))
         place = checkpoints.of_trial(folder, trial)
-        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9)()
+        checkpoints.begin_checkpoint(
+            place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
+        )()
     begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
     return [begin, *epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
 

@@ -81,7 +81,9 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3)):
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)
-        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9)()
+        checkpoints.begin_checkpoint(
+            place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
+        )()
         sender = stored_checkpoints.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
         sender.send()
         sender.settle()

@@ -289,7 +289,7 @@ def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> Non
 
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
-        checkpoints.begin(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
+        checkpoints.begin_checkpoint(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
     (tmp_path / "writing-1").mkdir()
     checkpoints.trim(tmp_path, keep=1)

@@ -42,7 +42,7 @@ def spec(more: str = "run_cap: 9") -> Spec:
 
 
 def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
-    return pricing.course(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
+    return pricing.rehearse_scheduler(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
 
 
 def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
@@ -125,7 +125,7 @@ class Plateau:
 
 
 def test_a_rule_of_ones_own_hears_of_all_epochs() -> None:
-    found = pricing.course(Plateau, LOSS, 10, 7, whole=True)
+    found = pricing.rehearse_scheduler(Plateau, LOSS, 10, 7, whole=True)
     assert found.rungs == (ExpectedRung(4, 7.0),)
     assert 28 <= (found.epochs or 0) < 70  # most curves fall from epoch 2 to epoch 4
 

@@ -117,7 +117,7 @@ run_cap: 1
 def test_each_way_has_a_process_of_its_own_and_one_may_be_killed(tmp_path: Path) -> None:
     (tmp_path / "timed.py").write_text(TIMED)
     spec = parse(SPEC, "s.yaml")
-    found = throughput.find(spec, Devices(1), [tmp_path], {"batch_size": 32}, 1)
+    found = throughput.measure_throughput(spec, Devices(1), [tmp_path], {"batch_size": 32}, 1)
     assert [(one.way.batch_size, one.examples_per_s) for one in found.tried] == [
         (32, 320.0),
         (32, 320.0),

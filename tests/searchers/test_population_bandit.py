@@ -18,12 +18,12 @@ from sweep.searchers.population_bandit import (
     Posterior,
     _distances,
     choose,
+    compute_standing,
     fit,
     inverted,
     observations,
     row,
     standardized,
-    standing,
 )
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform
@@ -129,8 +129,8 @@ def test_a_member_that_diverged_is_the_worst_and_one_explosion_hides_nothing() -
 
 
 def test_a_standing_is_the_share_that_was_better() -> None:
-    assert [standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
-    assert standing(None, trained(1.0, 2.0)) == standing(1.0, []) == 0.5
+    assert [compute_standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert compute_standing(None, trained(1.0, 2.0)) == compute_standing(1.0, []) == 0.5
 
 
 def test_the_first_generation_counts_while_there_is_no_other() -> None:

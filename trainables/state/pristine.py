@@ -228,7 +228,7 @@ class Trials:
 
 def end_trial() -> None:
     """Restore the author's modules to the state that the trial of this process found."""
-    trials.end()
+    trials.restore_names()
     put_back_made()
 
 

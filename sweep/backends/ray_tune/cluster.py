@@ -27,7 +27,7 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices, cpus, parts
+from sweep.contract import Devices, count_parts, cpus
 from sweep.errors import InputError, first_line
 from sweep.store.object_store import repeat
 from sweep.text import counted, printable
@@ -191,7 +191,7 @@ def connect(
     if there_already:
         joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
     elif address:
-        joined = _joined(address, say, start.about)
+        joined = _join_cluster(address, say, start.about)
     else:
         joined = _started(simulated_gpus, say, start)
     with _hushed(say), joined:
@@ -238,10 +238,10 @@ def _connected(address: str | None, simulated_gpus: int | None) -> AbstractConte
 
 
 @contextmanager
-def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
+def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
     _knock(address)
     try:
-        config = None if _is_client(address) else _described(about)
+        config = None if _is_client(address) else _make_job_config(about)
         context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"{address!r}: {first_line(error)}"
@@ -270,7 +270,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
                     address="local",
                     num_cpus=cpus(),
                     num_gpus=simulated_gpus,
-                    job_config=_described(start.about),
+                    job_config=_make_job_config(start.about),
                     include_dashboard=True,
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,
@@ -297,7 +297,7 @@ def _told() -> Iterator[None]:
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
 
 
-def _described(about: Mapping[str, str] | None) -> JobConfig | None:
+def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
     return JobConfig(metadata=dict(about)) if about else None
 
 
@@ -353,7 +353,7 @@ PATIENCE_S = 10.0
 
 def share(fits: int, max_share: float | None) -> int:
     """Return how many trials a sweep may run at once, given how many fit: ``max_share`` of them, but at least one."""
-    return fits if max_share is None else max(parts(max_share * fits, 1), 1)
+    return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
 def part(fits: int, user: str, others: Sequence[Driving]) -> int:

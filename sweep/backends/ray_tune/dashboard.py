@@ -256,7 +256,7 @@ class DashboardGauges:
     """Sets the gauges of one session of a sweep, which takes some microseconds each."""
 
     def __init__(self, sweep: str, session: str) -> None:
-        self._tags = {"sweep": plain(sweep), "session": plain(session)}
+        self._tags = {"sweep": convert_to_ascii(sweep), "session": convert_to_ascii(session)}
         self._gauges: dict[str, Any] = {
             name: Gauge(name, description, tag_keys=(*self._tags, *more))
             for name, (description, more) in GAUGES.items()
@@ -269,7 +269,7 @@ class DashboardGauges:
         self._set("sweep_trials_planned", status.total)
         self._set("sweep_epochs_trained", status.epochs)
         self._set("sweep_epochs_per_second", status.epochs_per_s)
-        self._set("sweep_best_objective", status.best, metric=plain(status.metric), goal=status.goal)
+        self._set("sweep_best_objective", status.best, metric=convert_to_ascii(status.metric), goal=status.goal)
         self._set("sweep_seconds_left", status.left_s)
         self._set("sweep_workers", slots)
         self._set("sweep_workers_busy", busy)
@@ -280,7 +280,7 @@ class DashboardGauges:
             self._gauges[name].set(value, {**self._tags, **tags})
 
 
-def plain(text: str) -> str:
+def convert_to_ascii(text: str) -> str:
     """Return a tag's value in ASCII, because Ray raises an error for anything else."""
     return encodable(text, "ascii")
 

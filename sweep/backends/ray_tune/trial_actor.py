@@ -57,7 +57,7 @@ class TrialWorker(tune.Trainable):
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
-        nodes.prepare(order.assignment.devices)
+        nodes.prepare_process(order.assignment.devices)
         # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job

@@ -113,7 +113,7 @@ def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
         "facts": list(_facts(account, ranking)),
         "shares": list(_list_time_shares(account)),
         "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
-        "provenance": list(_provenance(account.info)),
+        "provenance": list(_list_provenance(account.info)),
         "text": account.text,
     }
 
@@ -176,7 +176,7 @@ def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict
                 yield {**told, "reason": trial.status_reason, "error": error}
 
 
-def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
+def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
     """Yield the provenance as flat pairs: versions, commit, machine, code; nothing that names a person or host."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:

@@ -134,12 +134,12 @@ def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
     starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
     names = dict.fromkeys(name for one in curves for name in one.values)
     return {
-        "starts": _packed(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
-        "epochs": _packed(np.concatenate([one.epochs for one in curves])),
+        "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
+        "epochs": _encode_numbers(np.concatenate([one.epochs for one in curves])),
         "metrics": [
             {
                 "name": name,
-                "values": _packed(
+                "values": _encode_numbers(
                     np.concatenate(
                         [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
                     )
@@ -176,7 +176,7 @@ def _importance(one: Importance) -> dict[str, object]:
     return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
-def _packed(numbers: npt.NDArray[np.generic]) -> str:
+def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
     return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
