@@ -326,7 +326,7 @@ class FunctionTrainable:
         if assignment is None:
             raise RuntimeError("no trial has begun")
         self._started = time.time()
-        _seed(assignment.seed)
+        _seed_generators(assignment.seed)
         run = self._run = Reporter(assignment, self._restored, self._epoch)
         hp = Hyperparameters(assignment.params)
         hp.know(epochs=assignment.epochs)
@@ -384,7 +384,7 @@ def _convert_to_float(name: object, value: Any) -> float:
         raise ValueError(f"report(): {name} is too large for a float, expected a number up to 1.8e308") from None
 
 
-def _seed(seed: int) -> None:
+def _seed_generators(seed: int) -> None:
     """Seed the global generators of random, NumPy and torch. A worker trains many trials, so each one needs this."""
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -439,7 +439,7 @@ def lacking(found: type) -> list[str]:
     return [method for method in TRAINABLE_METHODS if not callable(getattr(found, method, None))]
 
 
-def offers(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
+def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
     """Return whether the trainables have a method that the contract does not require, without making a trainable.
 
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
@@ -453,7 +453,7 @@ def offers(method: str, trainable: str, folders: Iterable[Path], given: object =
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """Import the part of sweep that a file replaces (``module:Name``). Raises InputError if it lacks ``methods``."""
-    found = named(target, folders, where)
+    found = import_target(target, folders, where)
     missing = [method for method in methods if not hasattr(found, method)]
     if not callable(found) or (isinstance(found, type) and missing):
         what = f"lacks {', '.join(missing)}" if missing else "cannot be called"
@@ -461,7 +461,7 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
     return found
 
 
-def named(target: str, folders: Iterable[Path], where: str) -> Any:
+def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
     """Import ``module:Name`` with ``folders`` importable. Raises InputError if that fails."""
     try:
         make_importable(folders)

@@ -62,7 +62,7 @@ class Declaring:
         Raises ValueError if ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole
         number.
         """
-        keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
+        keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
         choices = keys["values"] if sampling == "log" and step else in_steps
         first = _convert_scalar(min_value if default is None else default)
@@ -83,7 +83,7 @@ class Declaring:
 
         Raises the errors of `Int`.
         """
-        keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
+        keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _convert_scalar(min_value if default is None else default)
         return _check_number(name, self._value(name, keys, first, (), parent_name, parent_values))
 
@@ -163,7 +163,7 @@ class Declaring:
         return value
 
 
-def _numbers(
+def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
     """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""

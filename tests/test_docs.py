@@ -16,7 +16,7 @@ from sweep.cli import main
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
 from sweep.runner import planning
-from sweep.spec import load, parse
+from sweep.spec import load, parse_sweep
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import of_log, write
@@ -31,7 +31,7 @@ def _blocks(language: str) -> list[str]:
 
 def test_the_readmes_model_reads_the_parameters_of_the_readmes_file(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
-    spec = parse(_blocks("yaml")[0], "README.md")
+    spec = parse_sweep(_blocks("yaml")[0], "README.md")
     planning.check_trainable(spec, "README.md", [tmp_path])
 
 

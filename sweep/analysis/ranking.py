@@ -22,7 +22,7 @@ from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics.intervals import Z, interval_of_mean, interval_of_share, shared_by_folds
-from sweep.statistics.verdicts import Compared, Verdict, compare, compare_fronts
+from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
@@ -77,12 +77,12 @@ def judge(
         if len(tables) > 1:
             compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
-            compared = compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+            compared = compare_configurations(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     return {row: compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
 
-def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
+def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
     """Describe the statistical method of these verdicts; "" if nothing was tested."""
     tested = [one for one in judged if one.p is not None]
     if not tested:
@@ -248,7 +248,9 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     for row in ranking.rows:
         compared = verdicts[row.rank]
         rows.append(structs.replace(row, **{name: getattr(compared, name) for name in _VERDICT}))
-    return replace(ranking, rows=tuple(rows), method=method(verdicts.values(), folds, several=len(objectives) > 1))
+    return replace(
+        ranking, rows=tuple(rows), method=describe_method(verdicts.values(), folds, several=len(objectives) > 1)
+    )
 
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:

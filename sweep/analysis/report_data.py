@@ -136,7 +136,7 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
-        chosen = _thinned(row, columns[names[0]], len(trials), thinned)
+        chosen = _thin_rows(row, columns[names[0]], len(trials), thinned)
         row, epoch = row[chosen], epoch[chosen]
         columns = {name: column[chosen] for name, column in columns.items()}
     return Curves(
@@ -162,7 +162,7 @@ def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.i
     return np.where(known[row] == number, row, -1), reading.numbers(metrics, "epoch")
 
 
-def _thinned(
+def _thin_rows(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
     """Return a mask that keeps about ``most`` evenly spaced rows of each trial, and its extremes and last row."""

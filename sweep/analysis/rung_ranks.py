@@ -48,7 +48,7 @@ class RungRanks:
 
 def measure(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     """Return how well each rung of a sweep ranks, for each objective; ``read`` has the metrics of all epochs."""
-    rungs = _thinned(decision_epochs(sweep.info))
+    rungs = _thin_epochs(decision_epochs(sweep.info))
     ended = [one for one in sweep.trials if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs]
     if not rungs or not ended:
         return ()
@@ -91,7 +91,7 @@ def decision_epochs(info: SweepInfo) -> tuple[int, ...]:
         return ()
 
 
-def _thinned(epochs: Sequence[int]) -> tuple[int, ...]:
+def _thin_epochs(epochs: Sequence[int]) -> tuple[int, ...]:
     """Return at most `MOST_RUNGS` epochs, evenly spaced on a logarithmic scale."""
     if len(epochs) <= MOST_RUNGS:
         return tuple(epochs)

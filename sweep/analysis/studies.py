@@ -17,7 +17,7 @@ from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, StudiedTrial, study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
-from sweep.spec import parse
+from sweep.spec import parse_sweep
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 from sweep.store.sweep_info import Objectives
@@ -66,7 +66,7 @@ def objectives(folder: ResultsFolder) -> Objectives:
 def space_of(folder: ResultsFolder) -> Space | None:
     """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
     info = folder.read_info()
-    return parse(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
+    return parse_sweep(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
 def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
@@ -92,11 +92,13 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
             metrics=trial.metrics,
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
-            notes=notes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
+            notes=make_trial_attributes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
         )
 
 
-def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
+def make_trial_attributes(
+    space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params
+) -> dict[str, Value]:
     """Return the identifying attributes of a trial, and its computed parameters (``param.NAME``)."""
     noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
     for parameter in () if space is None else space.parameters:
@@ -206,7 +208,7 @@ class FollowedSweep:
                     metrics={},
                     epochs=0,
                     by_epoch={},
-                    notes=notes(self._space, *known),
+                    notes=make_trial_attributes(self._space, *known),
                 )
             case Reported(trial, report):
                 self._told[trial.number] = self._reported(self._told[trial.number], trial, report)

@@ -108,7 +108,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
-    found = _answer(ranking, running=running) + _without_luck(ranking)
+    found = _format_answer(ranking, running=running) + _without_luck(ranking)
     data = of_other_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, data, ranking.other_code)))
 
@@ -164,7 +164,7 @@ def _without_luck(ranking: Ranking) -> str:
     )
 
 
-def _answer(ranking: Ranking, *, running: bool) -> str:
+def _format_answer(ranking: Ranking, *, running: bool) -> str:
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
@@ -366,11 +366,11 @@ class Listed:
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
     """Return all sweeps in a folder by the time of their start; damaged ones last."""
-    found = [listed(folder) for folder in folders(results_dir)]
+    found = [summarize_sweep(folder) for folder in folders(results_dir)]
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
-def listed(folder: ResultsFolder) -> Listed:
+def summarize_sweep(folder: ResultsFolder) -> Listed:
     """Return one sweep at a glance."""
     name, path = folder.name, folder.place
     try:

@@ -25,7 +25,7 @@ def html(sweeps: Sequence[Sweep]) -> str:
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_facts(one)))}</div>" for one in sweeps
     )
-    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+    return f"<div>{heads}{''.join(_format_ranking(sweeps))}</div>"
 
 
 def _facts(one: Sweep) -> Iterator[str]:
@@ -43,7 +43,7 @@ def _facts(one: Sweep) -> Iterator[str]:
     yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
 
 
-def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
     try:
         ranking: Ranking = rank(sweeps)
     except InputError:  # sweeps with different objectives cannot be ranked together

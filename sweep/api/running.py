@@ -202,14 +202,14 @@ def run(
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
         try:
-            spec, text, where, folders = _read(what, given, changes)
+            spec, text, where, folders = _read_sweep(what, given, changes)
         except InputError as error:
             raise InputError([*wrong, *error.problems]) from None
         if wrong:
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
-        notes = planning.notes(spec, source)
+        notes = planning.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
@@ -330,7 +330,7 @@ def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> Loade
     return _concluded(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
-def _read(
+def _read_sweep(
     what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
     """Return the sweep, its text, its name in messages, and the folders to import its modules from."""

@@ -93,13 +93,13 @@ def names(results_folder: Path, trial: int) -> list[str]:
     store = store_of(results_folder)
     if store is None:
         return [path.name for path in newest_first(results_folder, trial)]
-    return list(copies.listed(store, trial))
+    return list(copies.list_checkpoints(store, trial))
 
 
-def trials(results_folder: Path) -> set[int]:
+def list_trials(results_folder: Path) -> set[int]:
     """Return the trials that have a checkpoint."""
     if (store := store_of(results_folder)) is not None:
-        return copies.trials(store)
+        return copies.list_stored_trials(store)
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
     return {int(name) for name in found if name.isdecimal()}
 
@@ -107,7 +107,7 @@ def trials(results_folder: Path) -> set[int]:
 def begun(results_folder: Path) -> set[int]:
     """Return the trials that have any files of checkpoints, complete or not."""
     if (store := store_of(results_folder)) is not None:
-        return copies.trials(store)
+        return copies.list_stored_trials(store)
     return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
 
 
@@ -160,7 +160,7 @@ def verify(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete a trial's checkpoints except the best and the ``keep`` newest, and what killed writers have left."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
-    spared = _select_kept([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
+    spared = _select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
@@ -186,7 +186,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
     """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
-    there = copies.listed(store, trial)
+    there = copies.list_checkpoints(store, trial)
     if len(there) > keep:
         keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
         losses = {name: _loss_of(data) for name, data in zip(there, store.get_all(keys), strict=True)}
@@ -241,7 +241,7 @@ def release(results_folder: Path, trial: int) -> None:
         shutil.rmtree(of_trial(results_folder, trial), ignore_errors=True)
 
 
-def _loss(checkpoint: Path) -> float:
+def _read_loss(checkpoint: Path) -> float:
     try:
         return _loss_of((checkpoint / MANIFEST).read_bytes())
     except OSError:
@@ -347,10 +347,10 @@ class Saver:
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
-                self._writing = pool.submit(_timed, write, began)
+                self._writing = pool.submit(_time_writing, write, began)
                 pool.shutdown(wait=False)
             else:
-                self._took_s = _timed(write, began)
+                self._took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
@@ -396,7 +396,7 @@ def disk_faults() -> Iterator[None]:
         raise
 
 
-def _timed(write: Callable[[], Path], began: float) -> float:
+def _time_writing(write: Callable[[], Path], began: float) -> float:
     write()
     return time.monotonic() - began
 

@@ -20,7 +20,7 @@ from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
 _RELATIVE = "./"
 
 
-def record(job: Job, *, is_own_process: bool) -> None:
+def record_reads(job: Job, *, is_own_process: bool) -> None:
     """Record from now on what the trials of a sweep read in this process.
 
     Arguments:
@@ -80,7 +80,7 @@ def absorb(inputs: Inputs, job: Job) -> None:
     recorder.absorb(reads)
 
 
-def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
+def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
     """Return why a trial with these inputs cannot be reused now, in words; None if it can."""
     if inputs is None:
         return "what they read beside their data was not recorded"

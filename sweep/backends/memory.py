@@ -33,7 +33,7 @@ def used() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def part(workers: int) -> int:
+def divide_memory(workers: int) -> int:
     """Return the bytes that each of ``workers`` workers on this machine may use."""
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 

@@ -31,7 +31,7 @@ def trial_key(trial: int) -> str:
     return f"{_ALL}/{trial:05d}"
 
 
-def listed(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
+def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     """Return the files of each complete checkpoint of a trial by its name, newest first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(trial_key(trial)):
@@ -46,7 +46,7 @@ def listed(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     return {name: checkpoint_files[name] for name in sorted(complete, reverse=True)}
 
 
-def trials(store: ObjectStore) -> set[int]:
+def list_stored_trials(store: ObjectStore) -> set[int]:
     """Return the trials that have any files of checkpoints in the store."""
     return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
 
@@ -57,7 +57,7 @@ def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0)
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / trial_key(trial)
-    for name, files in patiently(lambda: listed(store, trial), patience_s).items():
+    for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
         if patiently(partial(_have, store, here / name, trial, files), patience_s):
             yield here / name
 
@@ -151,7 +151,7 @@ class Sender:
 
     def _copy(self) -> None:
         here = {path.name: path for path in self.folder.glob("epoch-*")}
-        there = listed(self.store, self.trial)
+        there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items()):
             if name in self._sent or (name in there and _is_same(self.store, self.trial, path)):
                 continue

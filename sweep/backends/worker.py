@@ -101,7 +101,7 @@ class Worker:
         node: WorkerNode | None = None,
     ) -> None:
         job.prepare()
-        inputs.record(job, is_own_process=node is not None)
+        inputs.record_reads(job, is_own_process=node is not None)
         self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse

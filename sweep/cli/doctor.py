@@ -132,7 +132,7 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
-        yield from gpu_checks.limit("gpu:0", probes.share(given.run, given.timeout_s))
+        yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
     count = gpus or 2
     several = None if gpus == 1 else probes.train(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:

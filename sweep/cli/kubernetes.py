@@ -69,7 +69,7 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
 
     Raises `InputError` if the code is too large for a ConfigMap.
     """
-    name = _name(spec.name)
+    name = _make_kubernetes_name(spec.name)
     code = None if package is None else _pack_code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
@@ -179,7 +179,7 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
     return _Code(manifest, paths)
 
 
-def _name(sweep: str) -> str:
+def _make_kubernetes_name(sweep: str) -> str:
     """Return the sweep's name as Kubernetes allows names: short, lower case, without underscores (RFC 1123)."""
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:

@@ -105,25 +105,25 @@ def plan(
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
             return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
-        with runner.quiet():
+        with runner.silence_libraries():
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
         taken = methods.take_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
-    for note in planning.notes(spec, source):
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     known = power_analysis.earlier(results, spec)
     room = None
     if address is not None:
-        with runner.quiet():
+        with runner.silence_libraries():
             room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
-    planned = planning.plan(spec, simulate_gpus, basis)
+    planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
-        with runner.quiet():
+        with runner.silence_libraries():
             curves = lr_range_test.find_learning_rates(
                 spec, planning.devices(spec, simulate_gpus), folders, planned.sample
             )
@@ -146,7 +146,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
     max_replicas = 1
     if share.gpus >= 1:
         max_replicas = simulate_gpus or len(sweep_info.gpus())
-    with runner.quiet():
+    with runner.silence_libraries():
         return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 

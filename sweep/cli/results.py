@@ -31,13 +31,13 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
         return
     from sweep.analysis import verdict
     from sweep.render import console, document
-    from sweep.render.tables import show, sweeps_grid
+    from sweep.render.tables import print_table, sweeps_grid
 
     found = verdict.listed_sweeps(results)
     if as_json:
         click.echo(document(found))
     elif found:
-        show(sweeps_grid(found), console())
+        print_table(sweeps_grid(found), console())
     else:
         click.echo(f"no sweeps in {results}; start one: python -m sweep run FILE")
 
@@ -58,9 +58,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         efficiency_lines,
         held_out_lines,
         lineage_lines,
+        print_table,
         ranking_grid,
         rung_lines,
-        show,
         show_finalists,
     )
     from sweep.store import reading
@@ -92,7 +92,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
         click.echo(document(shown, {"answer": answer, "search": efficiencies, "rungs": rungs, "held_out": noise}))
         return
-    show(ranking_grid(ranked, limit), console())
+    print_table(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     lines: list[str] = []
     for sweep, tables in read:
@@ -193,7 +193,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
     Raises `InputError` naming the option.
     """
-    from sweep.spec import parse
+    from sweep.spec import parse_sweep
 
     try:
         kind, *keys = shlex.split(text) or [""]
@@ -208,7 +208,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
     changes = [f"early_terminate={kind}"] if own else ["early_terminate={}", f"early_terminate.type={kind}"]
     changes += [f"early_terminate.{key}" for key in keys]
     try:
-        return parse(json.dumps(resolved), spec.name, changes)
+        return parse_sweep(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         raise InputError(
             Problem("--early-terminate", p.what.replace("early_terminate.", ""), p.hint) for p in error.problems

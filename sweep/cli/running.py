@@ -54,7 +54,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
         return
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
-    for note in planning.notes(spec, source):
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     conclude(session.run_sweep(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
@@ -147,12 +147,12 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
     """Print the ranking, the location of the results, and the answer."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
-    from sweep.render.tables import answered, ranking_grid, show, show_finalists
+    from sweep.render.tables import answered, print_table, ranking_grid, show_finalists
 
     folder, terminal = outcome.folder, console()
     ranked = ranking.rank([sweep])
     if ranked.rows:
-        show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
+        print_table(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
     lines = [f"results  {folder.place}", f'pandas   sweep.load("{folder.place}").trials']
     if folder.tensorboard.is_dir():

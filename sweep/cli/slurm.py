@@ -208,11 +208,11 @@ def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str],
         return
     if not stored:
         Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
-    click.echo(f"job      {printable(_submitted(text))}")
+    click.echo(f"job      {printable(_submit_script(text))}")
     click.echo(f"status   python -m sweep status {where}/{sent.spec.name}")
 
 
-def _submitted(text: str) -> str:
+def _submit_script(text: str) -> str:
     """Submit the script; return the number of the job. Raises `InputError` if sbatch is missing or refuses it."""
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:

@@ -43,7 +43,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
     from sweep.analysis import rung_ranks
-    from sweep.analysis.verdict import listed
+    from sweep.analysis.verdict import summarize_sweep
     from sweep.render import document
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
@@ -53,7 +53,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
-    summary = listed(folder)
+    summary = summarize_sweep(folder)
     total = None
     if spec.all_trials is not None:
         total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))

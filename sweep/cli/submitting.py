@@ -261,7 +261,7 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
 
     spec, _ = specs.load_with_text(file, changes)
     source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
-    for note in planning.notes(spec, source):
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
@@ -301,7 +301,7 @@ def submit(
 
     command = [*asked.command(place), *_as_options((), max_concurrent)]
     click.echo(f"sweep    {spec.name}")
-    click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
+    click.echo("plan     " + price_line(planning.make_plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
     _send(Jobs(address), command, asked.root, about, sending)
 
@@ -312,7 +312,7 @@ def submit(
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
 def logs(sweep: str, address: str, follow: bool) -> None:
     """Show what the driver of a submitted sweep has said."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     if follow:
         _follow(jobs, job.id)
         return
@@ -323,7 +323,7 @@ def resume_submitted_sweep(
     sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None
 ) -> None:
     """Resume a submitted sweep on its cluster, with the code of the current folder."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
     command += ["--retry-failed"] if retry_failed else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
@@ -332,7 +332,7 @@ def resume_submitted_sweep(
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
     """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     if job.is_over:
         raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
     ended = jobs.stop(job.id)
@@ -346,7 +346,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
     """
     from sweep.store.remote import local
 
-    _, job = _job(sweep, address)
+    _, job = _find_job(sweep, address)
     if not as_json:
         reason = first_line(job.message) if job.state == "FAILED" else ""
         click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
@@ -361,18 +361,20 @@ def show_all(address: str, *, as_json: bool) -> None:
     """List the sweeps that were submitted to a cluster, with the latest job of each."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
-    from sweep.render.tables import jobs_grid, show
+    from sweep.render.tables import jobs_grid, print_table
 
     found = [*{job.address: job for job in Jobs(address).sweeps()}.values()]
     if as_json:
         click.echo(document(found))
     elif found:
-        show(jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console())
+        print_table(
+            jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console()
+        )
     else:
         click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
 
 
-def _job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
+def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
     """Return the cluster's jobs and the job of a sweep. Raises `InputError` if it has none."""
     from sweep.backends.ray_tune.jobs import Jobs
 

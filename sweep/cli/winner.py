@@ -80,7 +80,7 @@ def _parse_epoch(epoch: str) -> Which:
 
 def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
     from sweep.render import console, document
-    from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.tables import answered, print_table, ranking_grid
 
     if as_json:
         more: dict[str, object] = {"answer": answer}
@@ -88,7 +88,7 @@ def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_js
             more["export"] = winner
         click.echo(document(ranking, more))
     else:
-        show(ranking_grid(ranking, None), console())
+        print_table(ranking_grid(ranking, None), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
     if winner is not None:
         for line in _describe_export(winner, ranking.objectives[0][0]):

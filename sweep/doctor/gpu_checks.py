@@ -367,7 +367,7 @@ def mps(found: Mps) -> Iterator[Finding]:
         yield Finding("mps", Severity.NOTE, what, todo)
 
 
-def limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
+def check_memory_limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
     """Report whether a process stays within its share of a GPU's memory."""
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"

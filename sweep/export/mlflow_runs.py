@@ -163,7 +163,7 @@ class _Export:
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
-        created = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
+        created = self._client.create_run(self._experiment, _ms(run.started), _shorten_tags(tags), name)
         run_id = created.info.run_id
         params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
         batches = zip_longest(
@@ -192,7 +192,7 @@ class _Export:
                 yield self._entities.Metric(self._metrics[name], value, _ms(epoch.time), epoch.number)
 
     def _tags(self, tags: Mapping[str, str]) -> list[Any]:
-        return [self._entities.RunTag(name, value) for name, value in _cut(tags).items()]
+        return [self._entities.RunTag(name, value) for name, value in _shorten_tags(tags).items()]
 
 
 def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
@@ -231,7 +231,7 @@ def _param(value: Value) -> str:
     return (value if isinstance(value, str) else key(value))[:_PARAM]
 
 
-def _cut(tags: Mapping[str, str]) -> dict[str, str]:
+def _shorten_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: encodable(text)[:_TAG] for name, text in tags.items()}
 
 

@@ -17,7 +17,7 @@ from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, key, list_choices
 from sweep.store.columns import column_of_measure
 from sweep.text import encodable
 
@@ -41,7 +41,7 @@ def encode_experiment(
         metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
-    return _file(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
+    return _encode_file_version(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
 
 
 def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
@@ -51,7 +51,7 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
         if name in event.params:
             _set(info.hparams[encodable(name)], event.params[name], _type(domain, event.params[name]))
     data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
-    return _file(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
+    return _encode_file_version(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
 
 
 def encode_epoch(event: EpochReported) -> bytes:
@@ -86,7 +86,7 @@ def encode_end(event: TrialEnded, epochs: int) -> bytes:
     return _event(event.time, epochs, [_hparams(metadata.SESSION_END_INFO_TAG, data), text])
 
 
-def _file(time: float) -> bytes:
+def _encode_file_version(time: float) -> bytes:
     return _record(event_pb2.Event(wall_time=time, file_version="brain.Event:2"))
 
 
@@ -114,7 +114,7 @@ def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
     info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
         case Categorical():
-            for value in choices(domain) or ():
+            for value in list_choices(domain) or ():
                 _set(info.domain_discrete.values.add(), value, kind)
         case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
             info.domain_interval.min_value, info.domain_interval.max_value = low, high
@@ -125,7 +125,7 @@ def _type(domain: Domain | None, seen: Value) -> int:
     """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
-    values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
+    values = list_choices(domain) or () if isinstance(domain, Categorical) else (seen,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
     return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)

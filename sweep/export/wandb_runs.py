@@ -48,12 +48,12 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
         began = datetime.fromtimestamp(run.started, UTC)
         made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
         path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
-        _write(path, framed(made), earlier.get(identity))
+        _write_run(path, framed(made), earlier.get(identity))
         count += 1
     return count
 
 
-def _write(path: Path, content: bytes, earlier: Path | None) -> None:
+def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
     """Write one run's folder. An identical run is left as it is, and with it the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:

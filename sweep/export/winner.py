@@ -54,7 +54,7 @@ def card(facts: CardFacts) -> str:
         _section("Result", _result(facts)),
         _section("Data", _data(facts)),
         _section("Preprocessing", _preprocessing(facts)),
-        _section("Hyperparameters", [_table(("parameter", "value"), _pairs(kept.started.params))]),
+        _section("Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]),
         _section("Training", _training(facts)),
         _section("Provenance", _format_provenance(facts)),
     ]
@@ -110,7 +110,11 @@ def _result(facts: CardFacts) -> list[str]:
     ]
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
     others = [(name, _format_number(value)) for name, value in kept.metrics.items()]
-    lines = [f"{_escape_markdown(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
+    lines = [
+        f"{_escape_markdown(answer)} {rank}".strip(),
+        _format_table(head, rows),
+        _format_table(("metric", "value"), others),
+    ]
     if facts.exported.differences:
         checked = ", ".join(
             f"{_format_code(facts.exported.files[kind])} {value:.1e}"
@@ -135,7 +139,7 @@ def _data(facts: CardFacts) -> list[str]:
     rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
     if facts.kept.facts.data:
         rows.append(("fingerprint", facts.kept.facts.data))
-    return [_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
+    return [_format_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
 
 
 def _preprocessing(facts: CardFacts) -> list[str]:
@@ -169,7 +173,7 @@ def _training(facts: CardFacts) -> list[str]:
         "status": kept.status.value,
     }
     known = {key: value for key, value in rows.items() if value is not None}
-    return [_table(("", ""), _pairs(known))]
+    return [_format_table(("", ""), _format_values(known))]
 
 
 def _format_provenance(facts: CardFacts) -> list[str]:
@@ -196,14 +200,14 @@ def _format_provenance(facts: CardFacts) -> list[str]:
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
     }
     rows = [(name, str(value)) for name, value in facts_by_name.items() if value not in (None, "")]
-    return [_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
+    return [_format_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
 
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _pairs(values: Mapping[str, Value]) -> list[tuple[str, str]]:
+def _format_values(values: Mapping[str, Value]) -> list[tuple[str, str]]:
     return [(name, _format_value(value)) for name, value in values.items()]
 
 
@@ -221,7 +225,7 @@ def _section(title: str, parts: Iterable[str]) -> str:
     return f"## {title}\n\n{between.join(part for part in body if part)}\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
     lines = [" | ".join(map(_escape_markdown, head)), " | ".join("---" for _ in head)]

@@ -67,7 +67,7 @@ class Search:
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
-            file, folders = _file(spec), _list_package_folders(spec)
+            file, folders = _get_source_file(spec), _list_package_folders(spec)
         return file
 
     def is_standard(self, name: str) -> bool:
@@ -79,7 +79,7 @@ class Search:
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
-        file, folders = _file(spec), _list_package_folders(spec)
+        file, folders = _get_source_file(spec), _list_package_folders(spec)
         inside = folders[0] if folders else file
         return None if inside is None else PackageLocation(inside.parent, file, folders)
 
@@ -88,11 +88,11 @@ class Search:
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
-                return PackageLocation(None, _file(spec), _list_package_folders(spec))
+                return PackageLocation(None, _get_source_file(spec), _list_package_folders(spec))
         return None
 
 
-def _file(spec: ModuleSpec) -> Path | None:
+def _get_source_file(spec: ModuleSpec) -> Path | None:
     file = Path(spec.origin) if spec.has_location and spec.origin else None
     return file if file is not None and file.is_file() else None
 
@@ -196,7 +196,7 @@ def _installed(entry: Path) -> Iterator[InstalledDistribution]:
 _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path", "run_module"})
 
 
-def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
+def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
     """Yield the full names of all modules that may be imported: ``from a import b`` gives ``a`` and ``a.b``."""
     for node in ast.walk(tree):
         match node:

@@ -28,7 +28,7 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     holders = NAMES | {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute() if (dotted := _dotted(node, holders)) is not None:
+            case ast.Attribute() if (dotted := _list_attribute_names(node, holders)) is not None:
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
                 computed |= not _is_known(key)
@@ -86,13 +86,13 @@ def first_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
+def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
     """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; None without a holder."""
     if not isinstance(node, ast.Attribute):
         return None
     if last_name(node.value) in holders:
         return [node.attr]
-    before = _dotted(node.value, holders)
+    before = _list_attribute_names(node.value, holders)
     return None if before is None else [*before, node.attr]
 
 

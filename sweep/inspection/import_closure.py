@@ -9,7 +9,14 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.inspection import dependencies, unconditional
-from sweep.inspection.dependencies import Definitions, Distributions, InstalledDistribution, Search, imports, obscure
+from sweep.inspection.dependencies import (
+    Definitions,
+    Distributions,
+    InstalledDistribution,
+    Search,
+    list_imports,
+    obscure,
+)
 from sweep.inspection.source import HERE, OURS, Source, top_package
 from sweep.text import did_you_mean
 
@@ -149,7 +156,7 @@ class _Closure:
         """Yield the modules that a tree imports, with their parent packages."""
         if top_package(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
-        for name in imports(tree, module, is_package=path.stem == "__init__"):
+        for name in list_imports(tree, module, is_package=path.stem == "__init__"):
             # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
             # training.
             yield from () if top_package(name) == "sweep" else _parents(name)

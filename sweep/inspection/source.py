@@ -87,7 +87,7 @@ class Source:
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
             return ()
-        met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
+        met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
         return tuple(
             place for place in met if top_package(place.name) in absent and top_package(place.module) not in OURS
         )

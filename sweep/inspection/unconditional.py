@@ -38,7 +38,7 @@ def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | as
     return node if isinstance(node, Function | ast.ClassDef) else None
 
 
-def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return module and definition of a method of ``module:Name``, its own or inherited; None if it is uncertain."""
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
@@ -193,11 +193,11 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
         yield from _find_reads(module, function, 0)
         return
     for name in METHODS:
-        module, function = method(trainable, name, trees)
+        module, function = find_method(trainable, name, trees)
         yield from _find_reads(module, function, 1)
 
 
-def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
+def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
     """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
     queue = [module]
     seen = {module}
@@ -272,7 +272,7 @@ def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
         if isinstance(statement, _LATER):
             continue
         if isinstance(statement, _BRANCHES):
-            for test in _tests(statement):
+            for test in _list_tested_expressions(statement):
                 yield from _evaluated(test)
             if isinstance(statement, ast.Try) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
                 return
@@ -289,7 +289,7 @@ def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
             return
 
 
-def _tests(statement: ast.stmt) -> list[ast.expr]:
+def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return [test]

@@ -85,13 +85,13 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
         (2, _flow("", _counts(standing, now, running=running), frame)),
         (1, _flow("best", _best(standing), frame)),
         (4, _flow("rungs", _rungs(standing), frame)),
-        (5, _flow("use", _use(standing) if running else [], frame)),
+        (5, _flow("use", _format_usage(standing) if running else [], frame)),
     )
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
     shown = [lines[at][1] for at in sorted(by_priority[: frame.height])]
     shown += _below(standing, frame, frame.height - len(shown), running=running)
-    return [_line(parts, frame) for parts in shown]
+    return [_format_line(parts, frame) for parts in shown]
 
 
 def _title(standing: Standing, state: str) -> list[list[_Part]]:
@@ -175,7 +175,7 @@ def _rungs(standing: Standing) -> list[_Part]:
     return [(text, "") for text in texts]
 
 
-def _use(standing: Standing) -> list[_Part]:
+def _format_usage(standing: Standing) -> list[_Part]:
     if standing.over is not None:
         return []
     usage = standing.usage()
@@ -210,7 +210,7 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
 
 def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
-    failures = _failures(standing.failures)
+    failures = _format_failures(standing.failures)
     ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
     at_work = list(standing.running.values()) if running else []
     room -= 1  # an empty line between; small terminals have it too
@@ -250,7 +250,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
     return lines
 
 
-def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
+def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
     lines: list[list[_Part]] = []
     # FAILED first, then by count
     for (status, kind), failure in sorted(
@@ -278,7 +278,7 @@ def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
     ]
 
 
-def _line(parts: Sequence[_Part], frame: Frame) -> Text:
+def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
     line = Text(no_wrap=True)
     for text, style in parts:
         line.append(_make_printable(text, ascii_only=frame.ascii_only), style)

@@ -44,7 +44,7 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def show(grid: Grid, target: Console) -> None:
+def print_table(grid: Grid, target: Console) -> None:
     """Print a table; on a terminal that is too narrow, print each row as a block of ``name  value`` lines.
 
     Empty columns are left out.
@@ -53,7 +53,7 @@ def show(grid: Grid, target: Console) -> None:
     columns = range(len(grid.columns))
     widths = [_column_width(grid, at) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
-        lines = _blocks(grid, columns)
+        lines = _format_blocks(grid, columns)
     else:
         lines = _aligned(grid, columns, widths)
     for line in lines:
@@ -103,7 +103,7 @@ def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Itera
         yield line
 
 
-def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
+def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
     width = max(cell_len(grid.columns[at]) for at in columns)
     for row in grid.rows:
         yield Text()
@@ -275,7 +275,7 @@ def show_finalists(ranking: Ranking, target: Console) -> None:
     """Print the finalists with their scores in the search and with fresh seeds; nothing if no seeds were added."""
     if ranking.confirmed is not None:
         target.print()
-        show(finalists_grid(ranking.confirmed), target)
+        print_table(finalists_grid(ranking.confirmed), target)
 
 
 def finalists_grid(confirmation: Confirmation) -> Grid:

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, in_short
 from sweep.events import Params
-from sweep.functions import load_trainable, offers
+from sweep.functions import load_trainable, offers_method
 from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
 from sweep.spec import Spec
@@ -68,7 +68,7 @@ def find_learning_rates(
     for params in sample:
         distinct.setdefault(configuration(_others(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
-    if not offers("try_rates", spec.trainable, folders):
+    if not offers_method("try_rates", spec.trainable, folders):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"

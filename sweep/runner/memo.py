@@ -95,14 +95,14 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
         (source,) = [one for one in checkpoints.fetched(folder.path, parent or 0) if one.name == Path(known).name]
-        _take_over(folder, objective, source, epochs, started.trial, is_last=True)
+        _take_over_checkpoint(folder, objective, source, epochs, started.trial, is_last=True)
         checkpoints.send(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:
         return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
     return ""
 
 
-def _take_over(
+def _take_over_checkpoint(
     folder: ResultsFolder,
     objective: Objective,
     path: Path,
@@ -179,7 +179,7 @@ class Memo:
                     text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
                     self._tell(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
                     continue
-                if changed := inputs.hindrance(end.facts.inputs, self._working_folder, self._import_folders):
+                if changed := inputs.find_hindrance(end.facts.inputs, self._working_folder, self._import_folders):
                     self._tell(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
@@ -206,7 +206,7 @@ class Memo:
         try:
             kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
             for path in sorted({*kept, source}):
-                _take_over(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
+                _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
             checkpoints.send(self._folder.path, trial)
             return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:

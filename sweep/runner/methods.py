@@ -289,7 +289,7 @@ def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: 
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
-            past = ledger.ended(_read_first_events(log, log_bytes))
+            past = ledger.list_ended_trials(_read_first_events(log, log_bytes))
         used = searcher.learn(past)
         notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
 

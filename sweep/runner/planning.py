@@ -1,4 +1,4 @@
-"""Checks a sweep before its first epoch and predicts what it will do, for `plan`.
+"""Checks a sweep before its first epoch and predicts what it will do, for the command `plan`.
 
 Some settings are known to fail in every trial, even if the trainable reads all its parameters.
 """
@@ -29,12 +29,12 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, domains
-from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
+from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_choices
 from sweep.space.early_terminate import Own
 from sweep.space.feasible_points import allowed_share
 from sweep.spec import Spec
 from sweep.spec.sweep_file import learns
-from sweep.spec.validation import show
+from sweep.spec.validation import describe_value
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
 
@@ -102,7 +102,7 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 def own_optimizers(spec: Spec) -> tuple[str, ...]:
     """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
     domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
-    values = [value for domain in domains for value in choices(domain) or ()]
+    values = [value for domain in domains for value in list_choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
@@ -140,7 +140,7 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
-def notes(spec: Spec, source: Source) -> list[str]:
+def list_notes(spec: Spec, source: Source) -> list[str]:
     """Return notes on ignored keys of W&B sweep files, unusual settings and parameters that are perhaps not read."""
     unseen = not_seen_read(spec, source)
     found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
@@ -169,7 +169,7 @@ class Basis:
     machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
-def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
+def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
@@ -214,7 +214,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
         allowed=allowed,
         choosing_s=choosing_s,
         telling=detectable(spec, configurations, basis.known, confirming),
-        offers=tuple(pricing.offers(spec, priced, pruned, measured, basis.machines)),
+        offers=tuple(pricing.list_offers(spec, priced, pruned, measured, basis.machines)),
     )
 
 
@@ -310,7 +310,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
     values = [params[parameter.name] for params in configurations if parameter.name in params]
     distinct = {key(value): value for value in values}
     numbers = [value for value in values if is_number(value)]
-    continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
+    continuous = list_choices(parameter.domain) is None and len(distinct) == len(values) > 3
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
         bins = _count_by_value(parameter, values)
     else:
@@ -321,7 +321,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
-    order = [*(choices(parameter.domain) or ()), *numbers, *values]
+    order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
     for value in order:
         counts.setdefault(key(value), 0)
     for value in values:
@@ -387,7 +387,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
                 path = f"{place}.{name}"
-                what = f"{show(value)}, expected {standard_hyperparameters.expected(bound[name])}"
+                what = f"{describe_value(value)}, expected {standard_hyperparameters.expected(bound[name])}"
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
@@ -425,7 +425,9 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
         case Tied():
             return None
         case Constant() | Categorical():
-            return next((show(value) for value in domains.choices(domain) or () if not bounds.takes(value)), None)
+            return next(
+                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.takes(value)), None
+            )
     low, high = (domains.snap(domain, end) for end in domains.most(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)

@@ -204,7 +204,7 @@ class Offer:
     cost: float | None
 
 
-def offers(
+def list_offers(
     spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
 ) -> list[Offer]:
     """Return the expected time and cost on each machine, assuming that trials keep all its GPUs busy."""
@@ -264,7 +264,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)
             trainable.begin(assignment)
-            trained_s, epoch_s = _timed(trainable, assignment.epochs)
+            trained_s, epoch_s = _time_epochs(trainable, assignment.epochs)
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
         if isinstance(trainable, FunctionTrainable):
@@ -275,7 +275,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 
 
-def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
+def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
     """Train two epochs of each phase of a trial.
 
     Return the seconds spent on them, and the average seconds per epoch over the whole trial.

@@ -20,7 +20,7 @@ from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
-from sweep.functions import load_trainable, offers
+from sweep.functions import load_trainable, offers_method
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.runner import planning
 from sweep.runner.resuming import ResumableSweep, reopen
@@ -225,7 +225,7 @@ def _parse_epoch_number(path: Path) -> int:
 
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
-    others = sorted(checkpoints.trials(folder.path))
+    others = sorted(checkpoints.list_trials(folder.path))
     have = f"those that did: {_listed(others)}" if others else "no trial of this sweep has one"
     why = "the best completed trials keep theirs (checkpoint.trials)"
     return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")
@@ -344,7 +344,7 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
     """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
     try:
-        return offers("test", spec.trainable, folder.read_info().import_folders or (), given)
+        return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # any error of the user's code
         return True
 

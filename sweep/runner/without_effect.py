@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sweep import keras_backend, standard_hyperparameters
 from sweep.errors import Problem
 from sweep.inspection import KERAS_TRAINABLE, Source
-from sweep.space.domains import choices
+from sweep.space.domains import list_choices
 from sweep.spec import Spec
 from sweep.spec.blocks import Training
 from sweep.text import setting
@@ -67,7 +67,7 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 def _may_be_a_plateau(spec: Spec) -> bool:
     domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
-    return any("plateau" in (choices(domain) or ("plateau",)) for domain in domains)
+    return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
 
 
 def another_backend(where: str, source: Source) -> Iterator[Problem]:

@@ -25,8 +25,8 @@ class Searcher(Protocol):
     def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from ended trials of other sweeps, before any event; returns how many of these count.
 
-        Get them out of another sweep's log with `sweep.store.ledger.ended`, the same ones in every session. Only those
-        that lie in this space count (`Space.adopt`), and none for a method that learns from no result.
+        Get them out of another sweep's log with `sweep.store.ledger.list_ended_trials`, the same ones in every session.
+        Only those that lie in this space count (`Space.adopt`), and none for a method that learns from no result.
         Their configurations may be suggested again.
         """
 

@@ -28,10 +28,10 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweep.events import JUDGED, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
-from sweep.searchers.optuna_storage import ToldTrials, quiet
+from sweep.searchers.optuna_storage import ToldTrials, silence_optuna
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, contains, key, list_choices, snap
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
@@ -44,7 +44,7 @@ def distribution(domain: Domain) -> BaseDistribution:
     """Optuna's own distribution, or `UNIT` where it has none like it."""
     match domain:
         case Categorical(probabilities=None):
-            return CategoricalDistribution([key(value) for value in choices(domain) or ()])
+            return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
         case IntUniform(low, high, None, log=True):
             return IntDistribution(low, high, log=True)
         case IntUniform(low, high, q, log=False):
@@ -71,7 +71,7 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
     match distribution(domain):
         case CategoricalDistribution(choices=labels):
             label = trial.suggest_categorical(name, labels)
-            return (choices(domain) or ())[labels.index(label)]
+            return (list_choices(domain) or ())[labels.index(label)]
         case IntDistribution(low=low, high=high, step=step, log=log):
             return trial.suggest_int(name, low, high, step=step, log=log)
         case FloatDistribution(low=low, high=high, step=step, log=log) as known:
@@ -141,7 +141,7 @@ class TPESampler(samplers.TPESampler):
 def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
     """Return the value of a number as Optuna keeps it: of choices the place, of what it cannot draw a unit."""
     if isinstance(known, CategoricalDistribution):
-        return (choices(domain) or ())[int(number)]
+        return (list_choices(domain) or ())[int(number)]
     if known == UNIT and not isinstance(domain, Uniform):
         return from_unit(domain, number)
     return int(number) if isinstance(known, IntDistribution) else number
@@ -206,7 +206,7 @@ class OptunaSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
-        with quiet(), closing(self._sampler_draws(number)) as draws:
+        with silence_optuna(), closing(self._sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
             believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would draw at random still
             either = rest if believes else chain(draws, rest)
@@ -227,7 +227,7 @@ class OptunaSearcher:
 
     def study(self) -> optuna.Study:
         """Return all trials as a study of Optuna, in the order in which they started."""
-        with quiet():
+        with silence_optuna():
             return self._study(0)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
@@ -280,7 +280,7 @@ class OptunaSearcher:
             if is_here and parameter.drawn:
                 point.add(parameter, event.params[name])
         if self._method == "nsga2":
-            with quiet():
+            with silence_optuna():
                 self._take_notes(event.trial, point)
         return point
 

@@ -137,7 +137,7 @@ def frozen(
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_optuna() -> Iterator[None]:
     """Optuna's log lines and warnings of experimental features are not for our users."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)

@@ -23,8 +23,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
-from sweep.searchers.optuna_storage import VIOLATED, frozen, quiet
-from sweep.space.domains import Domain, IntUniform, Range, Uniform, choices, is_log, key, most, quantum, snap
+from sweep.searchers.optuna_storage import VIOLATED, frozen, silence_optuna
+from sweep.space.domains import Domain, IntUniform, Range, Uniform, is_log, key, list_choices, most, quantum, snap
 
 _WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
 _STATES = {
@@ -91,8 +91,8 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
-            return Axis(_scale(domain or _between(numbers), numbers))
-    possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
+            return Axis(_scale(domain or _make_domain(numbers), numbers))
+    possible = {key(value): value for value in (() if domain is None else list_choices(domain) or ())}
     for value in seen:
         possible.setdefault(_find_known_key(value, possible), value)
     return Axis(*_labelled(possible))
@@ -152,14 +152,14 @@ def study(
     told_trials = list(trials)
     known = axes(domains, told_trials)
     names = [metric for metric, _ in objectives]
-    with quiet():
+    with silence_optuna():
         made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
         made.set_metric_names(names)
         made.add_trials([make_frozen_trial(trial, known, names, alive=alive) for trial in told_trials])
     return made
 
 
-def _between(numbers: Sequence[float]) -> Range:
+def _make_domain(numbers: Sequence[float]) -> Range:
     """Return the domain of numbers of which no more is known; there is one at least."""
     low, high = min(numbers), max(numbers)
     if all(isinstance(number, int) for number in numbers):
@@ -272,7 +272,7 @@ def _compute_importance_shares(
 ) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     known = [name for name in names if any(name in trial.params for trial in trials)]
-    with quiet():  # also of resamples in which a parameter has one value
+    with silence_optuna():  # also of resamples in which a parameter has one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
         found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
@@ -301,6 +301,6 @@ def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDi
 def _storage() -> InMemoryStorage:
     """With one study, that has no trials."""
     storage = InMemoryStorage()
-    with quiet():
+    with silence_optuna():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")
     return storage

@@ -23,7 +23,7 @@ from sweep.events import UNFINISHED, WHOLE, Event, Params, Status, Value
 from sweep.searchers import population_bandit as bandit
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Range, choices, key, snap
+from sweep.space.domains import Categorical, Range, key, list_choices, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -292,7 +292,10 @@ class _Guide:
             past = [list(one.values()) for one in self._trained[: generation + 1]]
             points, values = bandit.observations(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
-            self._model = generation, bandit.Posterior(bandit.fit(points, values), points, values) if enough else None
+            self._model = (
+                generation,
+                bandit.Posterior(bandit.fit_kernel(points, values), points, values) if enough else None,
+            )
         return self._model[1]
 
     def _stands(self, generation: int, trial: int) -> tuple[int, float]:
@@ -304,7 +307,7 @@ class _Guide:
 def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     domain = parameter.domain
     if isinstance(domain, Categorical):
-        values = choices(domain) or (value,)
+        values = list_choices(domain) or (value,)
         place = [key(one) for one in values].index(key(value)) + (-1 if down else 1)
         return values[min(max(place, 0), len(values) - 1)]
     if isinstance(domain, Range) and isinstance(value, int | float):

@@ -133,16 +133,16 @@ def _distances(first: Array, second: Array) -> tuple[Array, Array]:
     return apart, ((first[:, None, 1:] - second[None, :, 1:]) ** 2).sum(axis=2)
 
 
-def fit(points: Array, values: Array) -> Kernel:
+def fit_kernel(points: Array, values: Array) -> Kernel:
     """Return the kernel of the largest marginal likelihood."""
     from scipy.optimize import minimize  # half a second to import, which only sweeps with pb2 need
 
     distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
-    found = [minimize(lambda theta: _kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
-    return _kernel(min(found, key=lambda one: float(one.fun)).x.round(3))  # digits that every machine agrees on
+    found = [minimize(lambda theta: _make_kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
+    return _make_kernel(min(found, key=lambda one: float(one.fun)).x.round(3))  # digits that every machine agrees on
 
 
-def _kernel(theta: Array) -> Kernel:
+def _make_kernel(theta: Array) -> Kernel:
     length, noise, forgets = theta.tolist()
     return Kernel(math.exp(length), noise, forgets)
 

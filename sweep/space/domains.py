@@ -185,7 +185,7 @@ def contains(domain: Domain, value: Value) -> bool:
     """Return whether the domain can yield the value; a tied domain can yield any."""
     match domain:
         case Constant() | Categorical():
-            return key(value) in map(key, choices(domain) or ())
+            return key(value) in map(key, list_choices(domain) or ())
         case Tied():
             return True
     if not is_number(value):
@@ -195,7 +195,7 @@ def contains(domain: Domain, value: Value) -> bool:
     return whole and low <= value <= high and snap(domain, value) == value
 
 
-def choices(domain: Domain) -> tuple[Value, ...] | None:
+def list_choices(domain: Domain) -> tuple[Value, ...] | None:
     """Return all values in order, without duplicates; None if continuous or more than `MAX_CHOICES`."""
     match domain:
         case Constant(value):

@@ -223,7 +223,7 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
             return ()
         case Asha(min_iter, max_iter, eta, count):
             rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
-            return tuple(_between(map(math.ceil, rungs[b:]), epochs) for b in range(count))
+            return tuple(_select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(count))
         case AshaPromotion(min_iter, max_iter, eta):
             rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
             candidates = list(map(math.ceil, rungs))
@@ -237,7 +237,7 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
             candidates = list(range(first, epochs))
         case _:
             raise ValueError(f"not a rule: {rule}")
-    return (_between(candidates, epochs),)
+    return (_select_epochs(candidates, epochs),)
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
@@ -275,5 +275,5 @@ def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 
-def _between(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
+def _select_epochs(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
     return tuple(sorted({epoch for epoch in candidates if 1 <= epoch < epochs}))

@@ -139,7 +139,7 @@ def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     if isinstance(node, ast.Name | ast.Attribute):
-        name = _dotted(node)
+        name = _join_dotted_name(node)
         if name:
             if name not in _WORDS:
                 yield name
@@ -198,12 +198,12 @@ def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
     raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
 
 
-def _dotted(node: ast.expr) -> str | None:
+def _join_dotted_name(node: ast.expr) -> str | None:
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=owner, attr=attribute):
-            prefix = _dotted(owner)
+            prefix = _join_dotted_name(owner)
             return prefix and f"{prefix}.{attribute}"
     return None
 
@@ -229,7 +229,7 @@ class _Evaluation:
 
     def look_up(self, node: ast.Name | ast.Attribute) -> Value:
         """Return the value of a parameter or metric, or of a word such as ``true``."""
-        name = _dotted(node) or ""
+        name = _join_dotted_name(node) or ""
         if name in _WORDS:
             return _WORDS[name]
         if name not in self.params:

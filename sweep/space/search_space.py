@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sweep.errors import InputError
 from sweep.events import Params, Value, is_number
-from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
+from sweep.space.domains import Constant, Domain, Range, Tied, contains, key, list_choices
 from sweep.space.draws import count_grid
 from sweep.space.expressions import Expression, UndefinedError
 from sweep.space.parameter import Parameter
@@ -61,13 +61,15 @@ class Space:
     @property
     def constant(self) -> tuple[str, ...]:
         """The parameters that every point has with the same value."""
-        return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
+        return tuple(
+            one.name for one in self.parameters if one.when is None and len(list_choices(one.domain) or ()) == 1
+        )
 
     @property
     def choosing(self) -> tuple[str, ...]:
         """The parameters that vary and are not numbers in every point; code may branch on these."""
         numbers = {
-            one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
+            one.name for one in self.parameters if not one.when and all(map(is_number, list_choices(one.domain) or ()))
         }
         return tuple(name for name in self.names if name not in numbers and name not in self.constant)
 
@@ -170,7 +172,7 @@ class Space:
     @cached_property
     def cardinality(self) -> int | None:
         """The number of different points; None if it is infinite or too large to count."""
-        if any(p.drawn and choices(p.domain) is None for p in self.parameters):
+        if any(p.drawn and list_choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)
 
@@ -208,7 +210,7 @@ def grid_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _all_values(parameter: Parameter) -> tuple[Value, ...]:
-    values = choices(parameter.domain)
+    values = list_choices(parameter.domain)
     if values is None:
         raise ValueError(f"{parameter.name} has too many values to enumerate")
     return values

@@ -19,17 +19,17 @@ from sweep.space.domains import (
     Domain,
     Range,
     Tied,
-    choices,
     contains,
     get_domain_bounds,
     key,
+    list_choices,
     quantum,
     snap,
 )
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import witness
-from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
+from sweep.spec.validation import Document, KeyPath, describe_value, flow, kind_of
 from sweep.text import did_you_mean, nearest
 
 TRIED = 100
@@ -157,7 +157,7 @@ def read_start_with(
             if name not in parameters:
                 document.mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
             else:
-                _check(parameters[name], value, start, place, document)
+                _check_value(parameters[name], value, start, place, document)
         if document.found > before:
             continue
         known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
@@ -189,21 +189,21 @@ def read_prior(
         if not known[name].drawn:
             document.mistake(place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True)
             continue
-        _check(known[name], value, known, place, document)
+        _check_value(known[name], value, known, place, document)
         sure = next((one for one in CONFIDENCES if one == confidence), None)
         if sure is None:
-            document.mistake((*place, "confidence"), f"{show(confidence)}, expected low, medium or high")
+            document.mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
         elif document.found == before:
             found[name] = Belief(as_drawn(known[name].domain, value), sure)
     return found
 
 
-def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
+def _check_value(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
     domain = parameter.domain
     if isinstance(domain, Tied):
         document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
     elif not contains(domain, value):
-        document.mistake(path, f"{show(value)}, expected {_describe_possible(domain)}")
+        document.mistake(path, f"{describe_value(value)}, expected {_describe_possible(domain)}")
     elif parameter.when is not None:
         missing = sorted(name for name in parameter.when.names if name not in start)
         if missing:
@@ -217,7 +217,7 @@ def _describe_possible(domain: Domain) -> str:
         case Constant(value):
             return flow(value)
         case Categorical():
-            values = choices(domain) or ()
+            values = list_choices(domain) or ()
             listed = [flow(value) for value in values[:LISTED]]
             if len(values) > LISTED:
                 listed.append("...")
@@ -278,7 +278,7 @@ def _check_baseline_value(
         return
     expected = _find_expected_kind(parameters[name], value)
     if expected:
-        document.mistake((*path, name), f"{show(value)}, expected {expected}")
+        document.mistake((*path, name), f"{describe_value(value)}, expected {expected}")
 
 
 def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
@@ -316,7 +316,7 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     if parameter.name == "epochs":
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         return None if is_whole else "a whole number from 1"
-    examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else choices(domain) or ()
+    examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
     kinds = {kind_of(example) for example in examples}
     if value is None or not kinds or kind_of(value) in kinds or "nothing" in kinds:
         return None

@@ -36,10 +36,10 @@ def load_with_text(
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
     text = decode(raw, str(path))
-    return parse(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+    return parse_sweep(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
 
-def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+def parse_sweep(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with all mistakes.

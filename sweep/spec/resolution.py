@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.events import Params
 from sweep.space import Parameter, Space
-from sweep.space.domains import Range, Tied, choices
+from sweep.space.domains import Range, Tied, list_choices
 from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
@@ -42,7 +42,7 @@ from sweep.spec.sweep_file import (
     SweepFile,
     learns,
 )
-from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
+from sweep.spec.validation import Document, KeyPath, describe_value, dotted, expectation, schema_of, validate_parts
 from sweep.store.sweep_info import maximizes
 from sweep.text import did_you_mean
 
@@ -76,7 +76,7 @@ class Resolution:
         if file.method == "grid":
             parameters.check_grid(entries, document)
         sweep_file.check_parameter_server(file, entries, document)
-        self.notes += parameters.notes(entries, document)
+        self.notes += parameters.note_unusual_values(entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
         objectives = [metric.name for metric in metrics]
@@ -253,7 +253,7 @@ class Resolution:
         seen: set[str] = set()
         for path, metric in named:
             if metric.name in seen:
-                document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
+                document.mistake((*path, "name"), f"{describe_value(metric.name)}, expected another metric than above")
             seen.add(metric.name)
             if "goal" not in metric.model_fields_set and maximizes(metric.name):
                 self.notes.append(
@@ -452,7 +452,7 @@ class Resolution:
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.file.epochs
-        values = choices(entry.domain) or ()
+        values = list_choices(entry.domain) or ()
         counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
         if not values or len(counts) < len(values):
             what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"

@@ -130,7 +130,7 @@ def one_line(text: str) -> str:
     return escaped(shortened(text, _LONG))
 
 
-def show(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """Describe a value in a few words on one line."""
     match value:
         case None:
@@ -322,7 +322,7 @@ class _Words:
             case "union_tag_invalid" if isinstance(value, dict):
                 self.unexpected((*path, "type"), value["type"], _tags(expected))
             case "value_error":
-                self.document.mistake(path, f"{show(value)}, expected {fault['ctx']['error']}")
+                self.document.mistake(path, f"{describe_value(value)}, expected {fault['ctx']['error']}")
             case _:
                 self.unexpected(path, value, expected)
 
@@ -343,7 +343,7 @@ class _Words:
         choices = _choices(expected)
         many = hint and len(choices) > MANY
         wanted = f"none of the {len(choices)} that are known" if many else f"expected {expectation(expected)}"
-        self.document.mistake(path, f"{show(value)}, {wanted}", hint)
+        self.document.mistake(path, f"{describe_value(value)}, {wanted}", hint)
 
 
 def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:

@@ -39,7 +39,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, one_line, show
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, one_line
 from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -436,7 +436,7 @@ def apply_assignments(assignments: Iterable[str], label: str, document: Document
             for problem in error.problems:
                 document.outside(typed, problem.what, problem.hint)
             continue
-        _assign(key.split("."), value, typed, document)
+        _assign_value(key.split("."), value, typed, document)
 
 
 def split_assignments(text: str) -> list[str]:
@@ -447,7 +447,7 @@ def split_assignments(text: str) -> list[str]:
         raise InputError.one(VARIABLE, f"{text!r}: {error}", "quote it as in a shell") from None
 
 
-def _assign(parts: list[str], value: Value, typed: str, document: Document) -> None:
+def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
     holder: Value = document.data
     path: KeyPath = ()
     while True:
@@ -472,7 +472,7 @@ def _assign(parts: list[str], value: Value, typed: str, document: Document) -> N
             holder = holder[index]
         else:
             expected = f"an index below {len(holder)}" if isinstance(holder, list) else "a mapping"
-            there = f"{dotted(path)} is {show(holder)}, so {parts[0]!r} cannot be set in it"
+            there = f"{dotted(path)} is {describe_value(holder)}, so {parts[0]!r} cannot be set in it"
             document.outside(typed, f"{there}, expected {expected}")
             return
     document.override(path, typed)

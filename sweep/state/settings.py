@@ -37,7 +37,7 @@ def _resources() -> list[int]:
     return sorted({getattr(resource, name) for name in names})
 
 
-def _limits() -> dict[int, tuple[int, int]]:
+def _read_resource_limits() -> dict[int, tuple[int, int]]:
     resource: Any = sys.modules["resource"]
     found = {}
     for number in _resources():
@@ -144,7 +144,7 @@ SETTINGS: dict[str, Setting] = {
     "sys.argv": Setting(lambda: list(sys.argv), _set_arguments),
     "the recursion limit": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
     "the umask": Setting(_umask, os.umask),
-    "resource limits": Setting(_limits, _set_limits, "resource"),
+    "resource limits": Setting(_read_resource_limits, _set_limits, "resource"),
     "the filters of warnings": Setting(lambda: list(warnings.filters), _set_filters),
     "the configuration of logging": Setting(_logging, _set_logging),
     "the locale": Setting(lambda: locale.setlocale(locale.LC_ALL), _set_locale),

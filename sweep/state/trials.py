@@ -91,7 +91,7 @@ def restore_names() -> None:
         trial.before_end()
         homes, names = trial.homes(), trial.left or set()
         own = names & changed(trial.found.traces(), traces(homes))  # without changes made by building a model
-        _lines.extend(_line(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
+        _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
         resisting.update(trial.found.put_back(homes, names))
 
 
@@ -106,7 +106,7 @@ def stale() -> str:
     return line_of_stale(resisting)
 
 
-def _line(name: str) -> str:
+def _describe_change(name: str) -> str:
     return f"{name}, which a trial has changed, is as before for the next one: trials share nothing (docs/limits.md)"
 
 

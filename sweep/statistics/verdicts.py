@@ -58,7 +58,9 @@ class Compared(Struct, frozen=True):
     undecided: str = ""  # why
 
 
-def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
+def compare_configurations(
+    table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0
+) -> dict[K, Compared]:
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
     Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
@@ -77,7 +79,9 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
-    tests = _tests_of_folds(tested, first, behind, shared) if folds else _tests(tested, behind, maximize=maximize)
+    tests = (
+        _tests_of_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
+    )
     found = {}
     for name in others:
         values, test = beside[name], tests.get(name)
@@ -93,7 +97,7 @@ class _Test:
     error: float | None
 
 
-def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
+def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
     """Return the tests by signs of all but the best, which comes first; ``behind``: of each, whether it is."""
     if not behind:
         return {}

@@ -172,7 +172,7 @@ class ResultsFolder:
         """Return the content of sweep.json. Raises `StoreError` if it is unreadable."""
         with storing(self.info):
             text = self.info.read_bytes()
-        return sweep_info.parse(self.info, text)
+        return sweep_info.parse_sweep_info(self.info, text)
 
     def write_info(self, info: SweepInfo) -> None:
         """Replace sweep.json; readers see the old or the new one, even after a loss of power."""

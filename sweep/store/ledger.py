@@ -233,7 +233,7 @@ def searched(change: Change) -> Event | None:
     return structs.replace(event, trial=place)
 
 
-def ended(events: Iterable[Event]) -> list[TrialState]:
+def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
     """Return the trials of a log that have ended, in the order of their starts."""
     ledger = Ledger()
     for event in events:

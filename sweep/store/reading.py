@@ -42,17 +42,17 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
         history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
-            return _stored(files, folder, history, metrics)
+            return _read_stored(files, folder, history, metrics)
         if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
             needed = metrics and ("trial", *metrics)
-            found = caught_up(folder, _stored(files, folder, history, needed), needed)
+            found = caught_up(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _only(found.metrics, metrics), found.history)
     found = of_log(folder)
     return Tables(found.trials, _only(found.metrics, metrics), found.history)
 
 
-def _stored(
+def _read_stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
     with storing(folder.trials):
@@ -329,7 +329,7 @@ class TableWriter(Follower):
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = _stored(files, folder, history, None), _resume_builder(folder, history)
+                    found = _read_stored(files, folder, history, None), _resume_builder(folder, history)
                     self._written = history.log_bytes
                     return found
         return None, TableBuilder.of(folder)

@@ -42,7 +42,7 @@ def repair(folder: ResultsFolder) -> Repaired:
     with folder.lock():
         with storing(folder.log):
             content = folder.log.read_bytes()
-        records, losses = _read(folder.log, content)
+        records, losses = _read_records(folder.log, content)
         if not losses:
             return Repaired(len(records), (), None)
         original = _set_aside(folder.log)
@@ -54,7 +54,7 @@ def repair(folder: ResultsFolder) -> Repaired:
     return Repaired(len(records), tuple(losses), original)
 
 
-def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
+def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     records: list[bytes] = []
     losses: list[str] = []
     ledger = Ledger(keep_epochs=False)

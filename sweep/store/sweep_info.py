@@ -270,7 +270,7 @@ def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
     return different
 
 
-def parse(path: Path, text: bytes) -> SweepInfo:
+def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
     """Parse the content of a sweep.json. Raises `StoreError` if it is damaged."""
     try:
         content = json.loads(text)

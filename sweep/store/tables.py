@@ -159,13 +159,13 @@ class TableBuilder:
         """Return one row per trial, sorted by number."""
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
-        whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
+        whole = {name: _make_number_array(column, count) for name, column in rows.integers.items()}
         flags = {name: of_numbers(*column.filled(count), pa.bool_()) for name, column in rows.flags.items()}
-        floats = {name: _numbers(column, count) for name, column in rows.floats.items()}
+        floats = {name: _make_number_array(column, count) for name, column in rows.floats.items()}
         params = {f"param.{name}": of_params(column.filled(count)) for name, column in rows.params.items()}
-        last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
-        best = {f"best.{name}": _numbers(column, count) for name, column in rows.best.items()}
-        tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
+        last = {f"metric.{name}": _make_number_array(column, count) for name, column in rows.last.items()}
+        best = {f"best.{name}": _make_number_array(column, count) for name, column in rows.best.items()}
+        tested = {f"test.{name}": _make_number_array(column, count) for name, column in rows.tested.items()}
         first = self._objectives[0][0] if self._objectives else ""
         train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
@@ -191,7 +191,7 @@ class TableBuilder:
             "duration_s": floats["duration_s"],
             "train_s": train_s,
             "overhead_s": of_list(overhead_s, pa.float64()),
-            **{f"overhead.{part}_s": _numbers(column, count) for part, column in rows.overhead.items()},
+            **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._added_up(count),
             "node": texts["node"],
@@ -211,12 +211,12 @@ class TableBuilder:
             "error": texts["error"],
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
-        table = _table(columns, encodings)
+        table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].filled(count)
         return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
-        columns = {name: _numbers(column, count) for name, column in self._trials.added_up.items()}
+        columns = {name: _make_number_array(column, count) for name, column in self._trials.added_up.items()}
         if ENERGY in columns and self._co2_g_per_kwh is not None:
             import pyarrow.compute as pc  # see `_guarded`
 
@@ -232,18 +232,18 @@ class TableBuilder:
         number, _ = self._trials.integers["trial"].filled(trials)
         order = np.lexsort((epoch, number[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
-        fields = {name: _numbers(column, count) for name, column in rows.fields.items()}
+        fields = {name: _make_number_array(column, count) for name, column in rows.fields.items()}
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
-            "trial": _numbers(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
+            "trial": _make_number_array(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
             "trial_id": ids.take(of_numbers(trial_row)),
             "epoch": of_numbers(epoch),
             **fields,
-            **{f"metric.{name}": _numbers(column, count) for name, column in rows.metrics.items()},
-            **{column_of_measure(name): _numbers(column, count) for name, column in rows.measures.items()},
+            **{f"metric.{name}": _make_number_array(column, count) for name, column in rows.metrics.items()},
+            **{column_of_measure(name): _make_number_array(column, count) for name, column in rows.measures.items()},
         }
-        return _table(columns, {}).take(of_numbers(order))
+        return _make_table(columns, {}).take(of_numbers(order))
 
 
 def of_log(folder: ResultsFolder) -> Tables:
@@ -281,12 +281,12 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
                 as_json[name] = AS_JSON
         else:
             arrays[name] = _array(values, _KINDS[kind])
-    table = _table(arrays, as_json)
+    table = _make_table(arrays, as_json)
     with replacing(folder.configurations) as aside:
         pq.write_table(table, aside, compression="zstd")
 
 
-def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
+def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
     fields = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()]
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
@@ -328,7 +328,7 @@ def _bits(values: npt.NDArray[Any]) -> pa.Buffer:
 _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 
-def _numbers(column: Numbers, rows: int) -> pa.Array:
+def _make_number_array(column: Numbers, rows: int) -> pa.Array:
     return of_numbers(*column.filled(rows))
 
 

@@ -27,6 +27,6 @@ def test_data_that_is_mapped_belongs_to_all_and_not_to_this_process(tmp_path: Pa
 
 
 def test_each_worker_of_a_machine_may_have_its_part() -> None:
-    whole = memory.part(1)
+    whole = memory.divide_memory(1)
     assert 1e8 < whole < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert abs(memory.part(4) - whole / 4) <= 1
+    assert abs(memory.divide_memory(4) - whole / 4) <= 1

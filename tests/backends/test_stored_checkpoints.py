@@ -42,7 +42,7 @@ def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) ->
 
 
 def there(store: ObjectStore) -> list[str]:
-    return [*stored_checkpoints.listed(store, 3)]
+    return [*stored_checkpoints.list_checkpoints(store, 3)]
 
 
 def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
@@ -92,7 +92,7 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     assert checkpoints.keep_best(folder, 3) > 200
     assert there(store) == ["epoch-000004", "epoch-000002"]
     assert checkpoints.of_epoch(folder, 3, 2) == "checkpoints/00003/epoch-000002"
-    assert checkpoints.trials(folder) == {3}
+    assert checkpoints.list_trials(folder) == {3}
     checkpoints.delete(folder, 3)
     assert checkpoints.begun(folder) == set()
 

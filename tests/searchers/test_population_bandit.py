@@ -19,7 +19,7 @@ from sweep.searchers.population_bandit import (
     _distances,
     choose,
     compute_standing,
-    fit,
+    fit_kernel,
     inverted,
     observations,
     row,
@@ -100,10 +100,10 @@ def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
 
 def test_the_kernel_that_fits_explains_more_than_another() -> None:
     points, values = sample()
-    distances, found = _distances(points, points), fit(points, values)
-    assert found == fit(points, values)
+    distances, found = _distances(points, points), fit_kernel(points, values)
+    assert found == fit_kernel(points, values)
     assert found.cost(distances, values)[0] < Kernel(0.1, 0.9, 0.3).cost(distances, values)[0]
-    assert fit(points, np.random.default_rng(1).normal(size=120)).noise > found.noise
+    assert fit_kernel(points, np.random.default_rng(1).normal(size=120)).noise > found.noise
 
 
 def test_what_is_expected_of_pending_copies_changes_deviations_alone() -> None:
@@ -153,7 +153,7 @@ def make(space: Space, units: Mapping[str, float]) -> Params | None:
 
 def test_the_choice_is_where_gains_were_largest_and_meets_the_constraints() -> None:
     points, values = sample()
-    model = Posterior(fit(points, values), points, values)
+    model = Posterior(fit_kernel(points, values), points, values)
     start = row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
     free = choose(model, AXES, start, partial(make, Space(AXES)), (0, 1))
     bound = choose(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))

@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, flow, show
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, flow
 from sweep.spec.yaml_reader import parse_document, read_value
 
 
@@ -32,11 +32,11 @@ def test_dotted(path: KeyPath, text: str) -> None:
     ],
 )
 def test_show(value: Value, words: str) -> None:
-    assert show(value) == words
+    assert describe_value(value) == words
 
 
 def test_show_shortens_a_long_text() -> None:
-    assert len(show("x" * 1000)) < 80
+    assert len(describe_value("x" * 1000)) < 80
 
 
 @pytest.mark.parametrize(

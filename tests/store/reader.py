@@ -23,7 +23,7 @@ from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import ended
+from sweep.store.ledger import list_ended_trials
 from sweep.store.log import Log
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -40,7 +40,9 @@ def read(name: str, results: Path) -> dict[str, Any]:
             (str(row.status), row.completed, [score.mean for score in row.scores], row.params)
             for row in _rows(sweep.folder)
         ],
-        "past": [(one.params, str(one.status), one.epochs) for one in ended(store_log.read(sweep.folder.log))],
+        "past": [
+            (one.params, str(one.status), one.epochs) for one in list_ended_trials(store_log.read(sweep.folder.log))
+        ],
         "ends": _ends(sweep.folder),
         "standing": _standing(sweep.folder, sweep.spec),
         "replay": _replay(sweep.folder, sweep.spec),

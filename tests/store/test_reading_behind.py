@@ -214,4 +214,4 @@ def _stored(sweep: ResultsFolder) -> Tables:
         files = reading._opened(sweep, stack)
         history = reading._written(files, sweep)
         assert history is not None
-        return reading._stored(files, sweep, history, None)
+        return reading._read_stored(files, sweep, history, None)

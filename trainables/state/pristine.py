@@ -181,7 +181,7 @@ def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
 @contextmanager
 def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[None]:
     """Pass the author's modules that are imported inside the block to ``heard``, right after their import."""
-    with imports.heard(_teller(author, heard)):
+    with imports.listen_to_imports(_teller(author, heard)):
         yield
 
 

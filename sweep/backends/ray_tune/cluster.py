@@ -265,7 +265,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
         local_ray.patient(say),
     ):
         try:
-            with start.ahead or nullcontext(), _told():
+            with start.ahead or nullcontext(), _report_failed_start():
                 ray.init(
                     address="local",
                     num_cpus=cpus(),
@@ -286,7 +286,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _report_failed_start() -> Iterator[None]:
     """Raise InputError, which prints as one line, if Ray's node does not start; Ray raises plain exceptions then."""
     try:
         yield
@@ -351,12 +351,12 @@ PATIENCE_S = 10.0
 """Seconds before a sweep says that it is waiting."""
 
 
-def share(fits: int, max_share: float | None) -> int:
+def count_allowed_trials(fits: int, max_share: float | None) -> int:
     """Return how many trials a sweep may run at once, given how many fit: ``max_share`` of them, but at least one."""
     return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
-def part(fits: int, user: str, others: Sequence[Driving]) -> int:
+def count_trials_of_user(fits: int, user: str, others: Sequence[Driving]) -> int:
     """Return how many of the trials that fit a user's sweep may run while others wait: at least one.
 
     Parts are rounded up, so that no room is left unused.
@@ -385,7 +385,7 @@ class ClusterSharing:
 
     def __call__(self, fits: int) -> int:
         """Return how many of the trials that fit may run at once now."""
-        return part(fits, self._user, self.others) if self._contested else fits
+        return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
 
 
 def anybody_waits() -> bool:

@@ -65,7 +65,7 @@ class JobPage:
 
         ``shared``: other drivers use the same Ray.
         """
-        submitted = _submitted()
+        submitted = _get_submitted_name()
         self._adds = submitted is not None
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
@@ -223,7 +223,7 @@ def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 
 
-def _submitted() -> str | None:
+def _get_submitted_name() -> str | None:
     """Return the name of the job that this process was submitted as; None if it was not."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))

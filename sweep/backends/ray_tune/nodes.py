@@ -128,7 +128,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     probe = folder / f".probe-{text}"
     probe.write_text(text)
     try:
-        answers = _call_on_each(nodes, _answer, str(probe), text)
+        answers = _call_on_each(nodes, _probe_folder, str(probe), text)
         problems = []
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
@@ -143,7 +143,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     refuse(problems)
 
 
-def _answer(probe: str, text: str, node: str) -> str | None:
+def _probe_folder(probe: str, text: str, node: str) -> str | None:
     """Return why a machine cannot use the results folder; None if it can. Runs on that machine."""
     path = Path(probe)
     try:
@@ -169,7 +169,7 @@ def _call_on_node(node: Node, function: Callable[..., Any], given: tuple[str, ..
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
-    return task.remote(*given, node.id) if function is _answer else task.remote(*given)
+    return task.remote(*given, node.id) if function is _probe_folder else task.remote(*given)
 
 
 def _get_result(call: Any) -> Any:

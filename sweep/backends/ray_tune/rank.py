@@ -87,8 +87,8 @@ class TrialRank:
         nodes.prepare_process(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
-        self._began = worker_exits.record(job)
-        inputs.record(job, is_own_process=True)
+        self._began = worker_exits.record_exit(job)
+        inputs.record_reads(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
         imports.seed(job.data_seed)  # for the life of this process

@@ -62,7 +62,7 @@ class TrialWorker(tune.Trainable):
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job
         job.prepare()
-        self._began = worker_exits.record(job)
+        self._began = worker_exits.record_exit(job)
         here = _here()
         room = config["room"] * (job.workers + job.aside)
         neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
@@ -72,7 +72,9 @@ class TrialWorker(tune.Trainable):
         node = WorkerNode(labels, nodes.Leaving()) if config["watch"] else WorkerNode(labels)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
-            create = partial(Worker, whole, reuse=config["reuse"], memory_bytes=memory.part(neighbours), node=node)
+            create = partial(
+                Worker, whole, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
+            )
             if gang is None:
                 return create(make=member)
             return create(make=lambda: gang)

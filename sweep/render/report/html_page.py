@@ -52,7 +52,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
     style = Markup(_asset("report.css"))  # trusted: sweep's own
-    failures = list(_failures(accounts, ranking))
+    failures = list(_list_failures(accounts, ranking))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
         autoescape=True,
@@ -73,7 +73,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         method=ranking.method,
         worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
         budgets=any(one.budgets for one in worths),
-        sweeps=[_told(one, ranking) for one in accounts],
+        sweeps=[_make_template_values(one, ranking) for one in accounts],
         trials=sum(len(one.sweep.trials) for one in accounts),
         curves=any(len(one.curves.epochs) for one in accounts),
         thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
@@ -105,7 +105,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
+def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, object]:
     """Return the values that the template shows for one sweep."""
     return {
         "name": account.sweep.name,
@@ -164,7 +164,7 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
             yield name, duration(took), 100 * took / total
 
 
-def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
     """Yield the values that the template shows for each trial without a result."""
     for account in accounts:
         of = f" of {account.sweep.name}" if len(accounts) > 1 else ""

@@ -16,7 +16,7 @@ from sweep.analysis.report_data import ReportData, domains, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import Status, Value, is_number
 from sweep.render.tables import filled, ranking_grid
-from sweep.space.domains import Domain, Range, choices, is_log
+from sweep.space.domains import Domain, Range, is_log, list_choices
 from sweep.text import setting
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | No
     if len(numbers) == len(values):
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
         return {"name": name, "log": log, "listed": listed, "values": [_round_number(one.get(name)) for one in params]}
-    possible = () if domain is None else choices(domain) or ()
+    possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
     code = {label: at for at, label in enumerate(labels)}
