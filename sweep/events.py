@@ -255,7 +255,7 @@ def encode(event: Event) -> bytes:
     if isinstance(event, SessionStarted):
         record["format"] = FORMAT
     try:
-        record.update(_fields(event))
+        record.update(_collect_fields(event))
     except TypeError as error:
         raise StoreError(f"{name}: {error}") from error
     line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
@@ -359,7 +359,7 @@ def _check_text(value: object) -> str:
     return value if type(value) is str else _refuse_type(value, "str")
 
 
-def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
+def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
     """Return the fields that differ from their default, ready for JSON."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
@@ -368,7 +368,7 @@ def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
             continue
         try:
             if isinstance(value, Facts | Inputs):
-                record[name] = _fields(value)
+                record[name] = _collect_fields(value)
             elif isinstance(value, tuple):
                 record[name] = convert_to_json_types(list(value))
             else:

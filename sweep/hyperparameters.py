@@ -121,7 +121,7 @@ class Declaring:
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
         """Declare that what is declared in the block applies only if a parameter has one of these values."""
         before = self._within
-        self._within = (*before, (self._prefix + parent_name, _listed(parent_values)))
+        self._within = (*before, (self._prefix + parent_name, _make_tuple(parent_values)))
         try:
             yield
         finally:
@@ -154,7 +154,7 @@ class Declaring:
         if self._declared is not None:
             when = dict(self._within)
             if parent_name is not None:
-                when[self._prefix + parent_name] = _listed(parent_values)
+                when[self._prefix + parent_name] = _make_tuple(parent_values)
             self._declared.append(Declaration(name, keys, default, choices, when))
         value = self.get(name, default)
         # outside trials only: a trial that reuses a compiled program runs none of this code
@@ -211,7 +211,7 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def _listed(values: Any) -> tuple[Value, ...]:
+def _make_tuple(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 

@@ -120,10 +120,10 @@ def _observe(name: str) -> None:
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
             skipped = reader.position + isinstance(owner, type)
-            setattr(owner, function, _observed(original, reader, skipped))
+            setattr(owner, function, _wrap_reader(original, reader, skipped))
 
 
-def _observed(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
+def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
     """Return a function that records the path in its arguments, after the first ``skipped``, and calls the original."""
 
     @functools.wraps(original)

@@ -372,7 +372,7 @@ def make_columns(ranking: Ranking) -> Columns:
             table[name] = kind, values
 
     add("rank", "sweep")
-    table["trials"] = "text", [_trial_numbers(row) for row in rows]
+    table["trials"] = "text", [_list_trial_numbers(row) for row in rows]
     add("status", "completed", "epochs", "front")
     for name in dict.fromkeys(name for row in rows for name in row.params):
         table[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
@@ -387,7 +387,7 @@ def make_columns(ranking: Ranking) -> Columns:
     return table
 
 
-def _trial_numbers(row: RankedConfiguration) -> str:
+def _list_trial_numbers(row: RankedConfiguration) -> str:
     return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
 
 
@@ -467,10 +467,10 @@ def noise_of(ranking: Ranking, read: Tables) -> SamplingError | None:
     best = ranking.best[0]
     score = best.scores[0]
     trials = {trial.trial for trial in best.trials}
-    return noise_of_metric(score.metric, score.mean, examples(read), deviation(read, trials))
+    return noise_of_metric(score.metric, score.mean, count_examples(read), read_deviation(read, trials))
 
 
-def examples(read: Tables) -> int:
+def count_examples(read: Tables) -> int:
     """Return the number of validation examples, the minimum over all trials; 0 if it was not recorded."""
     from sweep.store import reading
 
@@ -479,7 +479,7 @@ def examples(read: Tables) -> int:
     return int(counted.min()) if len(counted) else 0
 
 
-def deviation(read: Tables, trials: Collection[int]) -> float | None:
+def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
     """Return the deviation of the loss over examples in the last epoch of these trials; None if it was not recorded."""
     import numpy as np
 

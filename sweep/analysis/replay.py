@@ -417,7 +417,7 @@ def _final_loss(curve: Curve, objective: Objective) -> float:
     return math.inf if loss is None else loss
 
 
-def replay(
+def replay_rule(
     events: Sequence[Event],
     spec: Spec,
     rule: tuple[str, Make],

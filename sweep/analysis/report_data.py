@@ -340,9 +340,9 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
     )
 
 
-def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
+def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """Return by objective how important each of these parameters is, from the completed trials of all sweeps."""
-    from sweep.searchers.optuna_study import importance as of_trials
+    from sweep.searchers.optuna_study import compute_importances as of_trials
 
     known_domains = domains(accounts)
     completed: list[Trial] = []

@@ -49,7 +49,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
     return study(
         folder.name,
         objectives(folder),
-        searched(space, [trial.params for trial in sweep.trials]),
+        find_searched_parameters(space, [trial.params for trial in sweep.trials]),
         recorded_study(sweep, read, space),
         alive=folder.is_running(),
     )
@@ -69,7 +69,7 @@ def space_of(folder: ResultsFolder) -> Space | None:
     return parse_sweep(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
-def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
+def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
     """Return the searched parameters with their domains; if the space is unknown, those that vary, without domains."""
     if space is None:
         return dict.fromkeys(varying(seen))
@@ -235,7 +235,7 @@ class FollowedSweep:
     def _draw(self) -> None:
         """Convert all trials again, on axes that have room for each."""
         told = list(self._told.values())
-        self._domains: dict[str, Domain | None] = searched(self._space, [one.params for one in told])
+        self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
         for number in self._told:
             self._freeze(number)

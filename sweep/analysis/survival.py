@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Scheduler
-from sweep.space.early_terminate import EarlyTermination, decision_epochs
+from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 
@@ -138,7 +138,7 @@ class Foresight:
         self._rule = rule
         self._objective = objective
         self._epochs = epochs
-        self._decisions = decision_epochs(rule, epochs)
+        self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         self._gone: dict[int, tuple[int, int]] = {}
         self._events = 0  # that concern the rule, so far
@@ -179,7 +179,7 @@ class Foresight:
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
         from sweep.schedulers.early_termination import (
-            build_scheduler,  # imports NumPy, which a live view does not need at import
+            build as build_scheduler,  # imports NumPy, which a live view does not need at import
         )
 
         numbers = random.Random(0)

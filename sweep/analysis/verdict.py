@@ -195,7 +195,7 @@ def _beside_baseline(ranking: Ranking) -> str:
     return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
 
 
-def words(row: RankedConfiguration, ranking: Ranking) -> str:
+def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return the verdict on a row, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
@@ -247,7 +247,7 @@ def _single(ranking: Ranking) -> str:
     seeds = len(top.values)
     reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
-        reached += f" on average over {seeds} {_trainings(best)}{_interval(top.interval)}"
+        reached += f" on average over {seeds} {_trainings(best)}{_describe_interval(top.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
@@ -337,7 +337,7 @@ def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
     return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
+def _describe_interval(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f" (95 % interval {score(interval[0])} to {score(interval[1])})"
 
 
@@ -391,7 +391,7 @@ def summarize_sweep(folder: ResultsFolder) -> Listed:
         best_trial=best.trials[0].trial if best else None,
         paused=sum(t.status is Status.INTERRUPTED and t.status_reason.startswith(PAUSES) for t in sweep.trials),
         fresh=sum(trial.role is Role.CONFIRM for trial in sweep.trials),
-        verdict=words(best, ranking) if best and len(best.trials) > 1 else "",
+        verdict=describe_verdict(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
         cost=sweep.cost,

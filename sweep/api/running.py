@@ -134,7 +134,7 @@ def as_html(lines: Sequence[Text]) -> str:
     return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')
 
 
-def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
+def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Return a function that makes the view of a session, which first shows these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
@@ -193,11 +193,11 @@ def run(
     require_locks()
     with claim_process():
         place = local(results, "results")
-        given = None if trainable is None else trainables.taken(trainable)
+        given = None if trainable is None else trainables.accept_trainable(trainable)
         if isinstance(what, Mapping):
             own = what.get("trainable")
             if given is None and own is not None and not isinstance(own, str):
-                given = trainables.taken(own)
+                given = trainables.accept_trainable(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
@@ -211,7 +211,7 @@ def run(
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
         notes = planning.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
-        view = viewer(spec, notes, options)
+        view = make_viewer_here(spec, notes, options)
         return _concluded(
             lambda: session.run_sweep(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
@@ -294,7 +294,7 @@ def retrain(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
-        given = trainables.taken(made.spec.trainable if trainable is None else trainable)
+        given = trainables.accept_trainable(made.spec.trainable if trainable is None else trainable)
         spec, folders = (
             replace(made.spec, trainable=given.target),
             _list_import_folders(made.sweep.import_folders, given),
@@ -311,7 +311,7 @@ def retrain(
             working_folder=made.sweep.working_folder,
             given=given.itself,
         )
-        view, parent = viewer(spec, notes, options), folder.path.parent
+        view, parent = make_viewer_here(spec, notes, options), folder.path.parent
         return _concluded(
             lambda: session.run_sweep(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
@@ -321,12 +321,12 @@ def retrain(
 
 def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
-    given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
+    given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     where = str(reopened.folder.info)
     source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
-    view = viewer(reopened.spec, (), how)
+    view = make_viewer_here(reopened.spec, (), how)
     return _concluded(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
 
 

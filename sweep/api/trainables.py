@@ -36,7 +36,7 @@ class NamedTrainable:
         return self.target.partition(":")[2]
 
 
-def taken(trainable: object) -> NamedTrainable:
+def accept_trainable(trainable: object) -> NamedTrainable:
     """Accept a class, a function or ``"module:Name"`` as trainable. Raises InputError if it cannot be trained."""
     if isinstance(trainable, str):
         return again(trainable)
@@ -46,7 +46,7 @@ def taken(trainable: object) -> NamedTrainable:
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = importable(trainable)
-    folder = _folder(target.partition(":")[0]) if target else None
+    folder = _find_import_folder(target.partition(":")[0]) if target else None
     if target and folder != Path():
         return NamedTrainable(target, folders=(folder,) if folder else ())
     return NamedTrainable(f"{HERE}:{name}", trainable)
@@ -79,7 +79,7 @@ def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[P
     return source
 
 
-def _folder(module: str) -> Path | None:
+def _find_import_folder(module: str) -> Path | None:
     """Return the folder to import a module from; None if it is installed, `Path()` if no folder would work."""
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
@@ -100,7 +100,7 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     """
     kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable
-    given = taken(target if trainable is None else trainable)
+    given = accept_trainable(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():

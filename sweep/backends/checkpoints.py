@@ -111,7 +111,7 @@ def begun(results_folder: Path) -> set[int]:
     return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
 
 
-def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
+def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
     name = f"epoch-{epoch:06d}"
     return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
@@ -148,11 +148,11 @@ def verify(checkpoint: Path) -> Manifest:
     """Return the manifest of a checkpoint after checking every byte. Raises `Damaged`."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
-        found = _files(checkpoint)
+        found = _list_file_checksums(checkpoint)
         for name, expected in about["files"].items():
             if found.get(name) != expected:
                 raise Damaged(f"{name} is damaged" if name in found else f"{name} is missing")
-        return _manifest(about)
+        return _parse_manifest(about)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
@@ -196,14 +196,14 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     return there
 
 
-def delete(results_folder: Path, trial: int) -> None:
+def delete_checkpoints(results_folder: Path, trial: int) -> None:
     """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
 
     Never raises. If something cannot be deleted now, `clean` or the next session's `CheckpointKeeper` tries again.
     """
     if (store := store_of(results_folder)) is not None:
         with suppress(StoreAway):
-            copies.delete(store, trial)
+            copies.delete_stored_checkpoints(store, trial)
     doomed = of_trial(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
@@ -212,7 +212,7 @@ def delete(results_folder: Path, trial: int) -> None:
 
 
 def clean(results_folder: Path) -> None:
-    """Delete what `delete` could not."""
+    """Delete what `delete_checkpoints` could not."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -250,7 +250,7 @@ def _read_loss(checkpoint: Path) -> float:
 
 def _loss_of(manifest: bytes | None) -> float:
     try:
-        return _manifest(json.loads(manifest or b"")).loss
+        return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
         return math.inf  # a damaged checkpoint is never the best
 
@@ -262,12 +262,12 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         "loss": manifest.loss if math.isfinite(manifest.loss) else None,
         "reports": [encode(report).decode() for report in manifest.reports],
         "inputs": None if manifest.inputs is None else msgspec.to_builtins(manifest.inputs),
-        "files": _files(folder),
+        "files": _list_file_checksums(folder),
     }
     (folder / MANIFEST).write_text(json.dumps(about))
 
 
-def _manifest(about: dict[str, object]) -> Manifest:
+def _parse_manifest(about: dict[str, object]) -> Manifest:
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
@@ -283,7 +283,7 @@ def _manifest(about: dict[str, object]) -> Manifest:
     raise KeyError("epoch, accumulate, loss, reports")
 
 
-def _files(folder: Path) -> dict[str, list[int]]:
+def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
     """Return the size and CRC-32 of every file, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(folder).as_posix(): _sum(path) for path in paths}
@@ -458,7 +458,7 @@ class CheckpointKeeper:
         self._catch_up()
         with suppress(StoreAway):
             for trial in begun(self._folder) & self._ended:
-                delete(self._folder, trial)
+                delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
         """Update the checkpoints after a change."""
@@ -477,7 +477,7 @@ class CheckpointKeeper:
 
     def _delete(self, trial: int) -> None:
         self._ended.add(trial)
-        delete(self._folder, trial)
+        delete_checkpoints(self._folder, trial)
 
     def _catch_up(self) -> None:
         waiting, self._later = self._later, []

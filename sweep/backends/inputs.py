@@ -15,7 +15,7 @@ from sweep import native_readers
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
-from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
+from sweep.read_recorder import Reads, fingerprint_file, listing_digest, recorder
 
 _RELATIVE = "./"
 
@@ -45,7 +45,7 @@ def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
     read = {path: value for path, value in reads.files.items() if os.path.realpath(path) not in known_as_code}
     files = {_shortened(path, folders): value for path, value in read.items()}
     for path in _expanded(declared or (), folders):
-        files.setdefault(_shortened(path, folders), fingerprint(path))
+        files.setdefault(_shortened(path, folders), fingerprint_file(path))
     unknown = () if declared is not None else (*reads.unknown, *_imported_unseen(job))
     return Inputs(
         files=files,
@@ -88,7 +88,7 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
         return f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
     folders = _list_folder_names(working_folder, import_folders)
     for path, before in inputs.files.items():
-        if fingerprint(_full(path, folders)) != before:
+        if fingerprint_file(_full(path, folders)) != before:
             return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
     for path, before in inputs.folders.items():
         if listing_digest(_full(path, folders)) != before:

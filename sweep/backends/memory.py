@@ -21,7 +21,7 @@ _NAMES = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 _STATM = Path("/proc/self/statm")
 
 
-def used() -> int:
+def measure_memory() -> int:
     """Return the bytes of this process's own memory, without files and memory shared with others.
 
     On systems without /proc, return its peak memory of all kinds.

@@ -66,7 +66,7 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObj
     """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
-        if _is_same(store, trial, final):
+        if _is_same_checkpoint(store, trial, final):
             return True
         aside = final.with_name(f"fetching-{process()}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -79,7 +79,7 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObj
     return False
 
 
-def delete(store: ObjectStore, trial: int) -> None:
+def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
     """Delete all files of a trial's checkpoints in the store."""
     store.delete(entry.key for entry in store.entries(trial_key(trial)))
 
@@ -92,7 +92,7 @@ def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
         store.delete(key for key in keys if not key.endswith(f"/{MANIFEST}"))
 
 
-def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
+def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
     """Return whether the checkpoint in this folder is the same as in the store."""
     try:
         mine = (path / MANIFEST).read_bytes()
@@ -153,7 +153,7 @@ class Sender:
         here = {path.name: path for path in self.folder.glob("epoch-*")}
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items()):
-            if name in self._sent or (name in there and _is_same(self.store, self.trial, path)):
+            if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
                 continue
             files = [file for file in path.rglob("*") if file.is_file() and file != path / MANIFEST]
             prefix = f"{trial_key(self.trial)}/{name}"

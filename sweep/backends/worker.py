@@ -277,7 +277,7 @@ class Worker:
 
     def _full(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
-        used, most = memory.used(), self._memory_bytes
+        used, most = memory.measure_memory(), self._memory_bytes
         if most is None or used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"

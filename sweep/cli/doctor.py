@@ -80,7 +80,7 @@ def examine(given: Round) -> Iterator[Finding]:
     """Run all checks, quick ones first, and yield their findings."""
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
-    machine = host_checks.gather(given.environ)
+    machine = host_checks.gather_facts(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
     driver = nvidia.gather_gpus(given.run)
@@ -110,7 +110,7 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        folder, name = ray_folder.chosen(given.environ)
+        folder, name = ray_folder.get_ray_folder(given.environ)
         yield from host_checks.ray_folder(f"{name} {folder}".strip(), ray_folder.fault_of(folder))
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
@@ -128,17 +128,17 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
 
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
-        tried[name] = probes.try_device(given.run, given.timeout_s, name)
+        tried[name] = probes.probe_device(given.run, given.timeout_s, name)
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
         yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
     count = gpus or 2
-    several = None if gpus == 1 else probes.train(given.run, given.timeout_s, count, simulated=not gpus)
+    several = None if gpus == 1 else probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
         yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
-        alone = probes.train(given.run, given.timeout_s, 1, simulated=False)
+        alone = probes.probe_training(given.run, given.timeout_s, 1, simulated=False)
         yield from gpu_checks.check_one_gpu(alone)
         if several is not None:
             yield from gpu_checks.scaling(alone, several, gpus)

@@ -103,11 +103,11 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 )
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
     """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
-    from sweep.export.dashboard import serve
+    from sweep.export.dashboard import make_server
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
-    with serve(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+    with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
         click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):

@@ -104,9 +104,9 @@ def plan(
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
-            return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
+            return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
         with runner.silence_libraries():
-            return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
+            return pricing.measure_epoch_times(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
         taken = methods.take_warm_start(spec.warm_start, results)
@@ -114,11 +114,11 @@ def plan(
 
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
-    known = power_analysis.earlier(results, spec)
+    known = power_analysis.find_earlier_results(results, spec)
     room = None
     if address is not None:
         with runner.silence_libraries():
-            room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
+            room = connecting.count_concurrent_trials(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []
@@ -131,7 +131,7 @@ def plan(
     if tune_throughput:
         speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
     if as_json:
-        click.echo(json.dumps(_as_dict(planned, curves if find_lr else None, speeds), indent=2))
+        click.echo(json.dumps(_plan_as_dict(planned, curves if find_lr else None, speeds), indent=2))
     else:
         _print_plan(planned, curves, speeds)
 
@@ -150,7 +150,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
         return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 
-def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
+def _plan_as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
     """Return a plan for JSON, with the learning-rate range tests and the throughput if they were asked for."""
     from sweep.render import plans as drawn
 

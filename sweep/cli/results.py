@@ -82,7 +82,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
         noise = ranking.noise_of(ranked, only_tables)
-    rungs = {sweep.name: rung_ranks.measure(sweep, tables) for sweep, tables in read}
+    rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:
         efficiency = search_efficiency.measure_search_efficiency(sweep.name, ranked, tables)
@@ -171,7 +171,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     methods.check_author_methods(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):
-        found = replaying.replay(
+        found = replaying.replay_rule(
             events,
             spec,
             (_format_rule(other), lambda: methods.scheduler(other, folders)),

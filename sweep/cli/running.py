@@ -57,7 +57,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
-    conclude(session.run_sweep(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
+    conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
 
 
 @click.command()
@@ -99,11 +99,11 @@ def go_on(reopened: ResumableSweep, how: Options) -> None:
     where, folders = str(reopened.folder.info), reopened.import_folders
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
-    outcome = session.resume_sweep(reopened, source, how, viewer(reopened.spec, how))
+    outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
     conclude(outcome, quiet=how.quiet)
 
 
-def viewer(spec: Spec, how: Options) -> MakeView:
+def make_viewer(spec: Spec, how: Options) -> MakeView:
     """Return a function that makes the view of a session once its folder and terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:

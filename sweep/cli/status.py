@@ -220,7 +220,7 @@ def repair(sweep: str, results: Path) -> None:
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
-    repaired = repairing.repair(folder)
+    repaired = repairing.repair_log(folder)
     records = f"{counted(repaired.kept, 'record')}"
     if repaired.original is None:
         click.echo(f"{folder.log} is whole: {records}")

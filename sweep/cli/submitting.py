@@ -293,11 +293,11 @@ def submit(
 
     asked = checked(file, changes)
     spec, folders = asked.spec, planning.import_folders(file)
-    place = _place(results)
+    place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         there = local(place)
-        return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
+        return pricing.find_earlier_times(there, spec.trainable, None, sample) if there.is_dir() else None
 
     command = [*asked.command(place), *_as_options((), max_concurrent)]
     click.echo(f"sweep    {spec.name}")
@@ -411,7 +411,7 @@ def _follow(jobs: Jobs, job: str) -> None:
     sys.exit(CODES[ended.state])
 
 
-def _place(results: str) -> str:
+def _check_results_place(results: str) -> str:
     from sweep.store.object_store import check_url, is_url
 
     if is_url(results):

@@ -142,6 +142,6 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     training = session.SweepSource(
         spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
     )
-    view = running.viewer(prepared.spec, how)
+    view = running.make_viewer(prepared.spec, how)
     outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
     running.conclude(outcome, quiet=how.quiet)

@@ -114,8 +114,8 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         driver=row["driver_version"],
         total_mib=_parse_count(row.get("memory.total", "")),
         used_mib=_parse_count(row.get("memory.used", "")),
-        mig=_switch(row.get("mig.mode.current", "")),
-        ecc=_switch(row.get("ecc.mode.current", "")),
+        mig=_parse_switch(row.get("mig.mode.current", "")),
+        ecc=_parse_switch(row.get("ecc.mode.current", "")),
         ecc_errors=_parse_count(row.get("ecc.errors.uncorrected.volatile.total", "")),
         capability=(int(capability[1]), int(capability[2])) if capability else None,
     )
@@ -138,7 +138,7 @@ def _parse_count(cell: str) -> int | None:
     return int(cell) if cell.isdecimal() else None
 
 
-def _switch(cell: str) -> bool | None:
+def _parse_switch(cell: str) -> bool | None:
     return {"Enabled": True, "Disabled": False}.get(cell)
 
 

@@ -101,7 +101,7 @@ def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
     )
 
 
-def try_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
+def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
     """Run computations on one device."""
     ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
@@ -112,7 +112,7 @@ def try_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFai
     )
 
 
-def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
+def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` devices together."""
     _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):

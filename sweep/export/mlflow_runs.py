@@ -165,7 +165,7 @@ class _Export:
         name = f"{self._sweep.name}-{trial.trial:05d}"
         created = self._client.create_run(self._experiment, _ms(run.started), _shorten_tags(tags), name)
         run_id = created.info.run_id
-        params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
+        params = [self._entities.Param(self._params[name], _format_param(value)) for name, value in run.params.items()]
         batches = zip_longest(
             _split_into_batches(self._values(run), _METRICS), _split_into_batches(params, _PARAMS), fillvalue=()
         )
@@ -227,7 +227,7 @@ def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
     return tags
 
 
-def _param(value: Value) -> str:
+def _format_param(value: Value) -> str:
     return (value if isinstance(value, str) else key(value))[:_PARAM]
 
 

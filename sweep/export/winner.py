@@ -55,7 +55,7 @@ def card(facts: CardFacts) -> str:
         _section("Data", _data(facts)),
         _section("Preprocessing", _preprocessing(facts)),
         _section("Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]),
-        _section("Training", _training(facts)),
+        _section("Training", _format_training(facts)),
         _section("Provenance", _format_provenance(facts)),
     ]
     if facts.notes:
@@ -105,7 +105,7 @@ def _result(facts: CardFacts) -> list[str]:
     answer = verdict.sentence(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = [
-        (name, goal, _format_number(kept.metrics.get(name)), *_repeats(row, name))
+        (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))
         for name, goal in facts.ranking.objectives
     ]
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
@@ -127,7 +127,7 @@ def _result(facts: CardFacts) -> list[str]:
     return lines
 
 
-def _repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
+def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
     for score in row.scores:
         if score.metric == metric:
             interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
@@ -157,7 +157,7 @@ def _preprocessing(facts: CardFacts) -> list[str]:
     return lines
 
 
-def _training(facts: CardFacts) -> list[str]:
+def _format_training(facts: CardFacts) -> list[str]:
     kept, spec, ran = facts.kept, facts.kept.sweep.spec, facts.kept.facts
     settings = {f"training.{key}": value for key, value in spec.training.items()}
     rows: dict[str, Value] = {

@@ -353,7 +353,7 @@ class _Flow:
         constructors = _constructors(owner)
         if constructors:
             return self._enter(constructors[0], place, bound=True)
-        fields = _fields(owner)
+        fields = _list_annotated_fields(owner)
         if isinstance(place, int):
             place = fields[place] if place < len(fields) else ""
         if place not in fields:
@@ -394,7 +394,7 @@ def _is_annotated(arg: ast.arg) -> bool:
     return arg.annotation is not None and "Hyperparameters" in ast.unparse(arg.annotation)
 
 
-def _fields(owner: ast.ClassDef) -> list[str]:
+def _list_annotated_fields(owner: ast.ClassDef) -> list[str]:
     """Return the names of the annotated attributes in the body of a class."""
     names = []
     for node in owner.body:

@@ -26,7 +26,9 @@ class Idle:
     unless_read: bool = True
 
 
-def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]) -> Iterator[Idle]:
+def find_idle_hyperparameters(
+    trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
+) -> Iterator[Idle]:
     """Yield what certainly has no effect in a trainable; ``theirs`` are the author's modules."""
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)

@@ -113,7 +113,7 @@ class Source:
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
-        for one in own_models.idle(self.trainable, self.trees, theirs):
+        for one in own_models.find_idle_hyperparameters(self.trainable, self.trees, theirs):
             unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
             found.update(dict.fromkeys(unread, one.why))
         return found

@@ -22,7 +22,7 @@ from sweep.space.early_terminate import PausingRule
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST_SEEDS
-from sweep.text import counted, duration, money, score, setting, settings
+from sweep.text import counted, duration, format_settings, money, score, setting
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
@@ -37,7 +37,7 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
     The last two lines give the suggestions.
     """
-    title = f"{RATE} of {settings(curve.params, curve.params) or 'the first configuration'}"
+    title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
         return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
     return [title, *_draw_curve(curve), *_describe_suggestions(curve)]
@@ -145,11 +145,11 @@ def show_plan(plan: Plan, target: Console) -> None:
     lines = {
         "method": method,
         "rule": rule,
-        "trials": f"{_trials(plan)}{_repeats(spec)}",
+        "trials": f"{_describe_trial_count(plan)}{_describe_repeats(spec)}",
         "constraints": _describe_constraints(plan),
         "epochs": _describe_epochs(plan),
-        "rungs": _rungs(plan),
-        "resources": _resources(plan),
+        "rungs": _describe_rungs(plan),
+        "resources": _describe_resources(plan),
         "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
         f"at once {'there' if plan.on_cluster else 'here'}": _describe_concurrency(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
@@ -160,7 +160,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "costs": _describe_cost(plan),
         "baseline": _describe_baseline(plan),
         "confirms": _describe_confirmation(plan),
-        "tells": "" if spec.population else _tells(plan.telling),
+        "tells": "" if spec.population else _describe_detectable(plan.telling),
         "held out": _describe_held_out(plan.telling),
     }
     for name, text in lines.items():
@@ -178,7 +178,7 @@ def show_plan(plan: Plan, target: Console) -> None:
             target.print(line, soft_wrap=True)
 
 
-def _repeats(spec: Spec) -> str:
+def _describe_repeats(spec: Spec) -> str:
     times = []
     if spec.folds:
         times.append(f"{spec.folds} folds")
@@ -187,7 +187,7 @@ def _repeats(spec: Spec) -> str:
     return f" ({' and '.join(times)} of each configuration)" if times else ""
 
 
-def _resources(plan: Plan) -> str:
+def _describe_resources(plan: Plan) -> str:
     spec, share = plan.spec, plan.devices
     each = f"{share.cpus:g} CPU"
     if share.gpus:
@@ -199,7 +199,7 @@ def _resources(plan: Plan) -> str:
 def price_line(plan: Plan) -> str:
     """Summarize trials, epochs, time and cost in one line, as far as they are known."""
     parts = [
-        f"trials {_trials(plan)}",
+        f"trials {_describe_trial_count(plan)}",
         f"epochs {_describe_epochs(plan)}",
         _describe_hours(plan) if plan.timing else "",
         _describe_cost(plan),
@@ -270,7 +270,7 @@ def _describe_workers(spec: Spec, each: str) -> str:
     return each if workers == 1 else f"{workers} workers of {each}"
 
 
-def _trials(plan: Plan) -> str:
+def _describe_trial_count(plan: Plan) -> str:
     rules = plan.spec.population
     if rules is not None:
         return f"{rules.size} members, and up to {rules.most_trials - rules.size} copies"
@@ -304,7 +304,7 @@ def _describe_epochs(plan: Plan) -> str:
     return text
 
 
-def _rungs(plan: Plan) -> str:
+def _describe_rungs(plan: Plan) -> str:
     rungs = plan.rungs
     do = "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
     if not rungs:
@@ -312,10 +312,10 @@ def _rungs(plan: Plan) -> str:
     if len(rungs) > _MANY_RUNGS:
         return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
     reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
-    return f"trials can {do} at epoch {', '.join(map(_rung, rungs))}{reached}"
+    return f"trials can {do} at epoch {', '.join(map(_format_rung, rungs))}{reached}"
 
 
-def _rung(rung: ExpectedRung) -> str:
+def _format_rung(rung: ExpectedRung) -> str:
     return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 
@@ -375,7 +375,7 @@ def _describe_baseline(plan: Plan) -> str:
     if spec.baseline is None:
         return ""
     times = f"{counted(spec.baseline_trials, 'trial')} of its own"
-    return f"{settings(spec.baseline, spec.baseline)}: {times}"
+    return f"{format_settings(spec.baseline, spec.baseline)}: {times}"
 
 
 def _describe_confirmation(plan: Plan) -> str:
@@ -396,7 +396,7 @@ def _describe_confirmation(plan: Plan) -> str:
     return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
 
 
-def _tells(one: Detectable) -> str:
+def _describe_detectable(one: Detectable) -> str:
     """Describe which differences between configurations the seeds can detect."""
     if one.configurations == 1:
         return ""

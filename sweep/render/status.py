@@ -16,7 +16,7 @@ from rich.text import Text
 from sweep.analysis.live_status import Failure, FinishedTrial, Open, Standing
 from sweep.events import Status
 from sweep.render import STYLES
-from sweep.text import counted, duration, figure, money, printable, roughly, score, settings, trials_named
+from sweep.text import counted, duration, figure, format_settings, money, printable, roughly, score, trials_named
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -83,14 +83,14 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
         (3, _title(standing, state)),
         (0, _progress(standing, now, frame, running=running)),
         (2, _flow("", _counts(standing, now, running=running), frame)),
-        (1, _flow("best", _best(standing), frame)),
-        (4, _flow("rungs", _rungs(standing), frame)),
+        (1, _flow("best", _format_best(standing), frame)),
+        (4, _flow("rungs", _format_rungs(standing), frame)),
         (5, _flow("use", _format_usage(standing) if running else [], frame)),
     )
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
     shown = [lines[at][1] for at in sorted(by_priority[: frame.height])]
-    shown += _below(standing, frame, frame.height - len(shown), running=running)
+    shown += _format_lower_lines(standing, frame, frame.height - len(shown), running=running)
     return [_format_line(parts, frame) for parts in shown]
 
 
@@ -143,7 +143,7 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     return counts
 
 
-def _best(standing: Standing) -> list[_Part]:
+def _format_best(standing: Standing) -> list[_Part]:
     best, outline = standing.best, standing.outline
     if best is None:
         return [("no trial completed yet", "dim")]
@@ -154,7 +154,7 @@ def _best(standing: Standing) -> list[_Part]:
         whose += f", by the first of {outline.objectives} objectives"
     if standing.confirming:
         whose += " of the search, before the fresh seeds"
-    parameters = (settings(best.params, [name]) for name in outline.varying)
+    parameters = (format_settings(best.params, [name]) for name in outline.varying)
     return [
         (f"{outline.metric} {score(best.value)}", "bold"),
         (whose, "bold"),
@@ -162,7 +162,7 @@ def _best(standing: Standing) -> list[_Part]:
     ]
 
 
-def _rungs(standing: Standing) -> list[_Part]:
+def _format_rungs(standing: Standing) -> list[_Part]:
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
@@ -208,7 +208,7 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
     return lines
 
 
-def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
+def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
     failures = _format_failures(standing.failures)
     ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
@@ -242,7 +242,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
             (f"{GAP}{f'{trial.state.epoch}/{trial.of}':>{epochs}}", ""),
             (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
             (f"{GAP}{score(trial.value):>{values}}", "bold"),
-            (f"{GAP}{settings(trial.state.params, standing.outline.varying)}", "dim"),
+            (f"{GAP}{format_settings(trial.state.params, standing.outline.varying)}", "dim"),
         ]
         lines.append(parts)
     if len(shown) < len(running) and room > 1:
@@ -270,7 +270,7 @@ def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[lis
 def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
     value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
     after = f" after {counted(ended.epochs, 'epoch')} in {duration(ended.took_s)}"
-    parameters = settings(ended.params, standing.outline.varying)
+    parameters = format_settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),
         (ended.status.value, STYLES.get(ended.status, "")),

@@ -23,7 +23,18 @@ from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params, Status
 from sweep.render import STYLES
-from sweep.text import counted, duration, moment, money, numbered, printable, score, setting, settings, trials_named
+from sweep.text import (
+    counted,
+    duration,
+    format_settings,
+    moment,
+    money,
+    numbered,
+    printable,
+    score,
+    setting,
+    trials_named,
+)
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import SamplingError
@@ -49,18 +60,18 @@ def print_table(grid: Grid, target: Console) -> None:
 
     Empty columns are left out.
     """
-    grid = _printable(filled(grid))
+    grid = _printable(remove_empty_columns(grid))
     columns = range(len(grid.columns))
     widths = [_column_width(grid, at) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
         lines = _format_blocks(grid, columns)
     else:
-        lines = _aligned(grid, columns, widths)
+        lines = _align_rows(grid, columns, widths)
     for line in lines:
         target.print(line, soft_wrap=True)
 
 
-def filled(grid: Grid) -> Grid:
+def remove_empty_columns(grid: Grid) -> Grid:
     """Return the table without its empty columns."""
     columns = [at for at in range(len(grid.columns)) if _has_text(grid, at)]
     names = tuple(grid.columns[at] for at in columns)
@@ -87,7 +98,7 @@ def _printable(grid: Grid) -> Grid:
     return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 
-def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
+def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
     numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
@@ -122,7 +133,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     columns: dict[str, list[str]] = {
         "rank": [str(row.rank) for row in rows],
         "sweep": sweeps,
-        "trial": [_trial_numbers(row) for row in rows],
+        "trial": [_format_trial_numbers(row) for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_format_parts(row) for row in rows],
@@ -132,7 +143,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         scores = [_score(row, at) for row in rows]
         columns[metric] = [_format_mean(one) for one in scores]
         interval_column = f"95 % of {metric}" if at else "95 %"
-        columns[interval_column] = [_interval(one) for one in scores]
+        columns[interval_column] = [_format_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
 
 
@@ -145,7 +156,7 @@ def _score(row: RankedConfiguration, at: int) -> Score | None:
     return row.scores[at] if row.scores else None
 
 
-def _trial_numbers(row: RankedConfiguration) -> str:
+def _format_trial_numbers(row: RankedConfiguration) -> str:
     return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
@@ -163,7 +174,7 @@ def _verdicts(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str
     return {
         "to the best": [_difference(row) for row in rows],
         "p": [_p_value(row) for row in rows],
-        "verdict": [verdict.words(row, ranking) for row in rows],
+        "verdict": [verdict.describe_verdict(row, ranking) for row in rows],
     }
 
 
@@ -264,7 +275,7 @@ def _format_mean(one: Score | None) -> str:
     return score(one.mean) + spread
 
 
-def _interval(one: Score | None) -> str:
+def _format_interval(one: Score | None) -> str:
     if one is None or one.interval is None:
         return ""
     low, high = one.interval
@@ -403,7 +414,7 @@ def _ordinal(number: int) -> str:
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
     """Describe what a stopping rule would have done."""
-    named = settings(replay.winner_params, varying([replay.winner_params, {}]))
+    named = format_settings(replay.winner_params, varying([replay.winner_params, {}]))
     capped = "" if replay.run_cap is None else f", the first {replay.run_cap} configurations of an ordering"
     lines = [
         f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",

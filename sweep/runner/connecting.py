@@ -70,7 +70,7 @@ def backend(
             yield trains
 
 
-def room(address: str, devices: Devices, asked: Resources) -> int:
+def count_concurrent_trials(address: str, devices: Devices, asked: Resources) -> int:
     """Return how many trials of a sweep the cluster at ``address`` runs at once.
 
     Raises:

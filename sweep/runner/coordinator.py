@@ -27,7 +27,17 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, searched
+from sweep.store.ledger import (
+    Change,
+    Ended,
+    Interrupted,
+    Ledger,
+    Reopened,
+    Reported,
+    SessionChange,
+    Started,
+    number_in_search,
+)
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
@@ -486,7 +496,7 @@ class Coordinator:
         """Update all state with one event, new or replayed; return the resulting change."""
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
-        verdict, heard = None, searched(change)
+        verdict, heard = None, number_in_search(change)
         if heard and (
             isinstance(change, SessionChange) or not change.trial.reopened
         ):  # reopened: they have seen it end

@@ -16,7 +16,7 @@ from statistics import geometric_mean
 from sweep.backends import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Params
-from sweep.runner.trials import fits
+from sweep.runner.trials import fits_structure
 from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
 TRIALS = (1, 2, 4, 8)
@@ -334,7 +334,9 @@ class Sharing:
     def _peak(self, trial: _SharedTrial) -> float | None:
         """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
         known = self._known_peaks()
-        own = [known[name] for name in known if name == trial.structure or (name and fits(trial.params, name))]
+        own = [
+            known[name] for name in known if name == trial.structure or (name and fits_structure(trial.params, name))
+        ]
         return max(own or known.values(), default=None)
 
     def _shares(self) -> dict[int, float]:
@@ -346,15 +348,15 @@ def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str
     """Return a decision in words."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
-        return f"{_trials(decision.trials)} from now on: {peak}"
+        return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"
     before, after = decision.compared
     told = f"{after.trials} trials per GPU were {decision.gain:.2f} times as fast as {before.trials}"
     if not decision.settled:
-        return f"{told}; {_trials(decision.trials)} from now on, {peak}"
-    return f"{told}; it stays at {_trials(decision.trials)}, {peak}"
+        return f"{told}; {_format_trials_per_gpu(decision.trials)} from now on, {peak}"
+    return f"{told}; it stays at {_format_trials_per_gpu(decision.trials)}, {peak}"
 
 
-def _trials(count: int) -> str:
+def _format_trials_per_gpu(count: int) -> str:
     return "one trial a GPU" if count == 1 else f"{count} trials a GPU"
 
 

@@ -90,7 +90,7 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
         for one in store_log.read(folder.log)
         if isinstance(one, EpochReported) and one.trial == parent and one.epoch <= epoch
     )
-    known = checkpoints.of_epoch(folder.path, parent or 0, epoch)
+    known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
     try:
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
@@ -208,7 +208,7 @@ class Memo:
             for path in sorted({*kept, source}):
                 _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
             checkpoints.send(self._folder.path, trial)
-            return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+            return checkpoints.find_epoch_checkpoint(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"

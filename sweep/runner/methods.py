@@ -19,7 +19,7 @@ from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, 
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Factory, Searcher
 from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
@@ -229,7 +229,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
     if ":" in spec.method:
         contract = "sweep.searchers.Searcher"
         own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
-        method = _made("method", spec.method, own)
+        method = _wrap_factory("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
 
 
@@ -239,11 +239,11 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
         found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
-        own = _made("early_terminate", rule.target, found)
+        own = _wrap_factory("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.epochs, own)
 
 
-def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
+def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
     """Return a function like ``factory`` that turns its exceptions into `InputError`, as the user must correct them."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:

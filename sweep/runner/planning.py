@@ -109,7 +109,7 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
     missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
-    wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
+    wrong = [*_unread(spec, where, source), *without_effect.find_idle_settings(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
 

@@ -73,7 +73,7 @@ def detectable(
     )
 
 
-def earlier(results: Path, spec: Spec) -> Known | None:
+def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     """Return what the most recent sweep of the same trainable and metric showed, preferably one with repeats.
 
     None if there is no such sweep.
@@ -105,8 +105,8 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
         return None
     spread = spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
     best = ranked.best[0]
-    loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
-    return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
+    loss_deviation = ranking.read_deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
 
 
 def _told_by_race(spread: float, seeds: int, finalists: int) -> float:

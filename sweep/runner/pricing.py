@@ -223,7 +223,9 @@ def list_offers(
 EPOCH_LENGTH = "steps_per_epoch"
 
 
-def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]) -> Timing | None:
+def find_earlier_times(
+    results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
+) -> Timing | None:
     """Return the times of the most recent sweep of the same trainable, from the start of its log, or None.
 
     Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
@@ -251,7 +253,9 @@ def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: S
     return None
 
 
-def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]) -> Timing:
+def measure_epoch_times(
+    spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]
+) -> Timing:
     """Train two epochs of the first two configurations in this process and measure them.
 
     Raises:

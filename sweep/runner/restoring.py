@@ -124,12 +124,12 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     number = _chosen(epoch, kept)
     if number is None:
         what = f"has no checkpoint of epoch {epoch}"
-        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_listed(sorted(kept))}")
+        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
     try:
         manifest = checkpoints.verify(kept[number])
     except checkpoints.Damaged as error:
-        whole = [other for other in sorted(kept) if _manifest(kept[other])]
-        hint = f"kept as well is epoch {_listed(whole)}: --epoch {whole[-1]}" if whole else ""
+        whole = [other for other in sorted(kept) if _read_manifest(kept[other])]
+        hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}" if whole else ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     told = {report.epoch: report for report in manifest.reports} | reports
@@ -207,12 +207,12 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     if epoch == "last":
         return max(kept)
     if epoch == "best":
-        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _manifest(path))}
+        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _read_manifest(path))}
         return min(whole, key=lambda number: (whole[number], number), default=max(kept))
     return epoch if epoch in kept else None
 
 
-def _manifest(path: Path) -> Manifest | None:
+def _read_manifest(path: Path) -> Manifest | None:
     try:
         return checkpoints.verify(path)
     except checkpoints.Damaged:
@@ -226,12 +226,12 @@ def _parse_epoch_number(path: Path) -> int:
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
     others = sorted(checkpoints.list_trials(folder.path))
-    have = f"those that did: {_listed(others)}" if others else "no trial of this sweep has one"
+    have = f"those that did: {_format_numbers(others)}" if others else "no trial of this sweep has one"
     why = "the best completed trials keep theirs (checkpoint.trials)"
     return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _format_numbers(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:SHOWN]))
     return shown + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 

@@ -63,7 +63,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
-    for metric in _metrics(keys):
+    for metric in _list_metrics(keys):
         metric.pop("target", None)  # a target would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
@@ -123,11 +123,11 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
     keys["constraints"] = kept
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
-    for metric in _metrics(keys):
+    for metric in _list_metrics(keys):
         metric["name"] = str(metric["name"]).removeprefix("val_")
 
 
-def _metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
+def _list_metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
     """Return the metrics in a sweep file, whichever key has them; changing them changes the file."""
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]

@@ -216,7 +216,7 @@ class Session:
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,
-            settings=without_effect.settings(spec),
+            settings=without_effect.list_changed_settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",
@@ -258,7 +258,7 @@ class Session:
                 share=partial(backends.write_shares, job),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
-                kept=partial(checkpoints.of_epoch, folder.path),
+                kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
                 inherit=partial(inherit, folder, spec.objectives[0]),
                 memo=Memo(folder, info, spec.objectives[0], view.say) if options.memo and not spec.population else None,
             )

@@ -234,7 +234,7 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
         (folder.requests / request.file_name).unlink()
     if (store := folder.store) is not None:
         with suppress(StoreError):
-            remote.withdraw_request(store, request.file_name)
+            remote.withdraw_stored_request(store, request.file_name)
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:

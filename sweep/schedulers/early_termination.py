@@ -97,7 +97,7 @@ class _Stopping(Generic[R]):
         self._objective = objective
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return early_terminate.decision_epochs(self._rule, epochs)
+        return early_terminate.compute_decision_epochs(self._rule, epochs)
 
 
 class AshaScheduler(_Stopping[Asha]):
@@ -205,7 +205,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         super().__init__(rule, objective)
         self._reached = {
             epoch: RankHeaps(lambda count: int(count / rule.eta))
-            for epoch in early_terminate.decision_epochs(rule, epochs)
+            for epoch in early_terminate.compute_decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
 
@@ -247,7 +247,7 @@ class MedianScheduler(_Stopping[Median]):
 
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
-        judged = early_terminate.decision_epochs(rule, epochs)
+        judged = early_terminate.compute_decision_epochs(rule, epochs)
         self._means = {epoch: RankHeaps(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
@@ -301,7 +301,7 @@ OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Sched
 }
 
 
-def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
+def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs, judged by an objective and its others.
 
     ``own`` is what the rule of a user's own names.

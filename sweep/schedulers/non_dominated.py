@@ -134,7 +134,9 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
-        super().__init__(rule.type, objective, early_terminate.decision_epochs(rule, epochs), rule.min_completed)
+        super().__init__(
+            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), rule.min_completed
+        )
         self._eta = rule.eta
         self._capped = rule.is_capped(several=True)
         self._orders = {rung: NonDominatedOrder() for rung in self._rungs}

@@ -57,7 +57,7 @@ def distribution(domain: Domain) -> BaseDistribution:
             return UNIT
 
 
-def encode(domain: Domain, value: Value) -> Any:
+def encode_value(domain: Domain, value: Value) -> Any:
     """Return a value as Optuna knows it."""
     known = distribution(domain)
     if isinstance(known, CategoricalDistribution):
@@ -119,7 +119,7 @@ class TPESampler(samplers.TPESampler):
             group=group,
             constant_liar=True,  # a running trial counts as bad: workers that run at once keep apart
         )
-        self._common = common(space) if multivariate and not group else None
+        self._common = list_common_distributions(space) if multivariate and not group else None
         self._believed = {one.name: one for one in space.parameters if one.belief is not None}
         self._trials = trials
 
@@ -152,13 +152,13 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5)
-        self._common = common(space)
+        self._common = list_common_distributions(space)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._common
 
 
-def common(space: Space) -> dict[str, BaseDistribution]:
+def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return what every trial has, by name, in the order in which Optuna draws it."""
     known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
@@ -358,7 +358,7 @@ class _AskedPoint:
 
     def add(self, parameter: Parameter, value: Value) -> None:
         self.distributions[parameter.name] = distribution(parameter.domain)
-        self.params[parameter.name] = encode(parameter.domain, value)
+        self.params[parameter.name] = encode_value(parameter.domain, value)
 
 
 class _Range:

@@ -223,7 +223,7 @@ class Importance:
     high: float
 
 
-def importance(
+def compute_importances(
     trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
 ) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.

@@ -97,7 +97,7 @@ class Population:
     @property
     def waits(self) -> bool:
         """Whether there may be further trials, though none is to be started now."""
-        return any(_is_there(member) for member in self._members.values())
+        return any(_is_unfinished(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
         change = self._ledger.observe(event)
@@ -141,13 +141,13 @@ class Population:
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the members that are replaced and have not ended yet, and why."""
-        return {trial: why for trial, why in self._losers.items() if _is_there(self._members[trial])}
+        return {trial: why for trial, why in self._losers.items() if _is_unfinished(self._members[trial])}
 
     def _look(self) -> None:
         """End the generation if all have come to its end."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            there = [one for one, member in self._members.items() if _is_there(member) and one not in self._losers]
+            there = [one for one, member in self._members.items() if _is_unfinished(member) and one not in self._losers]
             at_the_end = [one for one in there if self._members[one].epoch >= end]
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
@@ -284,7 +284,7 @@ class _Guide:
             return None if made is None or key(made) in taken else made
 
         start = bandit.row(*self._stands(generation, trial), self._trained[generation][trial].params, self._axes)
-        return bandit.choose(model, self._axes, start, make, (self._seed, number, 1))
+        return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _model_of(self, generation: int) -> bandit.Posterior | None:
         """Return a model of the generations up to one; None where too little is known."""
@@ -315,7 +315,7 @@ def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     return value
 
 
-def _is_there(member: TrialState) -> bool:
+def _is_unfinished(member: TrialState) -> bool:
     return member.status in UNFINISHED
 
 

@@ -176,7 +176,7 @@ class Posterior:
         return means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
 
 
-def choose(
+def choose_point(
     model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
 ) -> Params | None:
     """Return the point of the highest bound among random ones and those around the best of them, or None of none.

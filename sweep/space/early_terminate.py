@@ -265,7 +265,7 @@ def _last_epoch_over(rule: Rule, epochs: int, *, powers: int) -> int:
     return max(min(math.ceil(epochs / eta**powers), epochs - 1), 1)
 
 
-def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
+def compute_decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
     """Return the epochs of all `brackets`, ascending; empty if the rule can never act."""
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 

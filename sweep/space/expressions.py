@@ -99,7 +99,7 @@ class Expression:
                 node.id = quoted.get(node.id, node.id)
             if isinstance(node, ast.expr):  # Python counts UTF-8 bytes; columns count characters
                 node.col_offset = len(line.lstrip().encode()[: node.col_offset].decode()) + indent
-        return cls(text, frozenset(_names(text, tree, 1)), tree)
+        return cls(text, frozenset(_find_parameter_names(text, tree, 1)), tree)
 
     def evaluate(self, params: Params) -> Value:
         """Return the value at ``params``.
@@ -134,7 +134,7 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
     return _QUOTED.sub(word, line), quoted
 
 
-def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
+def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     """Yield the names of parameters in a tree. Raises `ExpressionError` for a node that is not allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
@@ -145,7 +145,7 @@ def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
                 yield name
             return
     for part in _get_operands(text, node):
-        yield from _names(text, part, depth + 1)
+        yield from _find_parameter_names(text, part, depth + 1)
 
 
 def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:

@@ -29,7 +29,7 @@ from sweep.space.domains import (
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import witness
-from sweep.spec.validation import Document, KeyPath, describe_value, flow, kind_of
+from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
 from sweep.text import did_you_mean, nearest
 
 TRIED = 100
@@ -317,7 +317,7 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         return None if is_whole else "a whole number from 1"
     examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
-    kinds = {kind_of(example) for example in examples}
-    if value is None or not kinds or kind_of(value) in kinds or "nothing" in kinds:
+    kinds = {name_kind(example) for example in examples}
+    if value is None or not kinds or name_kind(value) in kinds or "nothing" in kinds:
         return None
     return " or ".join(sorted(kinds))

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from sweep.events import Value
 from sweep.space import Between, Condition, OneOf
-from sweep.space.conditions import same
+from sweep.space.conditions import is_same_value
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -101,7 +101,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 if possible is None:
                     reason = f"{describe_value(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
-                elif not any(same(value, choice) for choice in possible):
+                elif not any(is_same_value(value, choice) for choice in possible):
                     known = [flow(choice) for choice in possible[:20]]
                     hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
                     document.mistake(path, f"{describe_value(value)} is no value of that parameter", hint)

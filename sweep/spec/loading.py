@@ -11,7 +11,7 @@ from sweep.spec import yaml_reader
 from sweep.spec.resolution import Resolution
 from sweep.spec.resolved import Spec
 from sweep.spec.validation import Document
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, parse_document
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
@@ -35,7 +35,7 @@ def load_with_text(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
-    text = decode(raw, str(path))
+    text = decode_text(raw, str(path))
     return parse_sweep(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
 

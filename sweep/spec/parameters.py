@@ -161,10 +161,10 @@ def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document
             if isinstance(nested := value["parameters"], dict):
                 yield from _read_group(nested, (*inner.path, "parameters"), inner, document)
         else:
-            yield _leaf(inner, value, document)
+            yield _read_parameter(inner, value, document)
 
 
-def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
+def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
         document.mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)

@@ -20,7 +20,7 @@ from sweep.space.early_terminate import (
     Pasha,
     PausingRule,
     PopulationRules,
-    decision_epochs,
+    compute_decision_epochs,
     default_first_rung,
     earliest_ranking_epoch,
 )
@@ -130,7 +130,7 @@ class Resolution:
         file = self.file
         if file.method not in (None, "auto") or "method" in self.wrong:
             return None
-        return automatic.choose(
+        return automatic.choose_automatically(
             objectives=len(file.metrics or (0,)),
             epochs=file.epochs,
             has_rule="early_terminate" in self.document.data,
@@ -438,7 +438,7 @@ class Resolution:
             return rule
         if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
             rule = replace(rule, min_iter=default_first_rung(rule, epochs))
-        acting, ranking = decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
+        acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
             self.notes.append(

@@ -182,7 +182,7 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "epochs": spec.epochs,
         "folds": folds,
         "seed": seed,
-        "training": _training(spec, seed),
+        "training": _resolve_training(spec, seed),
         "resources": _changed(spec.resources),
         "max_restarts": spec.max_restarts,
         "retries": spec.retries,
@@ -203,7 +203,7 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _training(spec: Spec, seed: int) -> Value:
+def _resolve_training(spec: Spec, seed: int) -> Value:
     """Return the `training` block for a trial, with the sweep's data seed if the trial's own seed differs from it."""
     changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
     return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed

@@ -192,7 +192,7 @@ _TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "a
 _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
 
 
-def kind_of(value: Value) -> str:
+def name_kind(value: Value) -> str:
     """Return the word for the kind of a value; integers and floats are both numbers."""
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 

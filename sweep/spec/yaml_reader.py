@@ -57,7 +57,7 @@ _BASES = {"0o": 8, "0x": 16}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def resolve(text: str, tag: str | None) -> Scalar:
+def resolve_scalar(text: str, tag: str | None) -> Scalar:
     """Return the value of a scalar, by its tag or, without a tag, by its form.
 
     Raises ``ValueError`` with a message for the user.
@@ -149,7 +149,7 @@ _HINTS = {
 }
 
 
-def decode(raw: bytes, source: str) -> str:
+def decode_text(raw: bytes, source: str) -> str:
     """Decode UTF-8 with or without a byte order mark. Raises InputError."""
     if len(raw) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
@@ -311,7 +311,7 @@ class _Composer:
 
     def _scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
         try:
-            value = resolve(event.value, "str" if event.style and tag is None else tag)
+            value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
             self.document.fault(mark, str(error))
             return str(event.value)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep.state import imports
 from sweep.state.homes import Home
-from sweep.state.pristine import Pristine, changed, line_of_stale, traces
+from sweep.state.pristine import Pristine, find_changed_names, line_of_stale, traces
 
 _Homes = Callable[[], list[Home]]
 _Listener = Callable[[Pristine], imports.Listener]
@@ -90,7 +90,7 @@ def restore_names() -> None:
         trial.stop_hearing()
         trial.before_end()
         homes, names = trial.homes(), trial.left or set()
-        own = names & changed(trial.found.traces(), traces(homes))  # without changes made by building a model
+        own = names & find_changed_names(trial.found.traces(), traces(homes))  # not what building a model changed
         _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
         resisting.update(trial.found.put_back(homes, names))
 

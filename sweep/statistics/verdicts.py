@@ -106,7 +106,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = _aligned(scored) if maximize else -_aligned(scored)
+    table = _align_scores(scored) if maximize else -_align_scores(scored)
     place = {name: at for at, name in enumerate(names)}
     errors: list[float] = []
 
@@ -155,7 +155,7 @@ def _step_down(
     return adjusted
 
 
-def _aligned(scored: Table[K]) -> Floats:
+def _align_scores(scored: Table[K]) -> Floats:
     """(seeds, configurations): all scores, NaN where there is none."""
     import numpy as np
 

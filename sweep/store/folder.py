@@ -99,7 +99,7 @@ class ResultsFolder:
         Raises:
             InputError: for an invalid or taken name, or an unwritable location.
         """
-        _check_name(name)
+        _check_folder_name(name)
         folder = cls(results_dir / name)
         root = store_of(results_dir)
         store = None if root is None else root.below(name)
@@ -275,7 +275,7 @@ def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     return named
 
 
-def _check_name(name: str) -> None:
+def _check_folder_name(name: str) -> None:
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
         not name

@@ -220,7 +220,7 @@ class Ledger:
         return trial
 
 
-def searched(change: Change) -> Event | None:
+def number_in_search(change: Change) -> Event | None:
     """Return the event with its trial's number in the search; None if the trial is not part of the search."""
     if isinstance(change, SessionChange):
         return change.event

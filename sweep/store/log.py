@@ -93,7 +93,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                raise StoreError(f"{_place(path, offset, damage)}; {way_out(path)}") from damage
+                raise StoreError(f"{_locate_error(path, offset, damage)}; {way_out(path)}") from damage
             if not line.endswith(b"\n"):
                 return
             try:
@@ -102,7 +102,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
                 damage = error
                 continue
             except StoreError as error:
-                raise StoreError(_place(path, offset, error)) from error
+                raise StoreError(_locate_error(path, offset, error)) from error
             offset += len(line)
             yield event, offset
 
@@ -145,7 +145,7 @@ def way_out(path: Path) -> str:
     return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
-def _place(path: Path, offset: int, error: StoreError) -> str:
+def _locate_error(path: Path, offset: int, error: StoreError) -> str:
     with path.open("rb") as file:
         line = 1 + sum(block.count(b"\n") for block in _read_blocks(file.fileno(), offset))
     return f"{path}:{line}: {error}"

@@ -175,7 +175,7 @@ class ObjectStore:
 
     @property
     def _opened(self) -> Backend:
-        return self.backend or _opened("/".join(self.url.split("/")[:3]), _settings())
+        return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _settings())
 
     def _full(self, key: str) -> str:
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
@@ -277,7 +277,7 @@ def _settings() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
+def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 

@@ -38,7 +38,7 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
     """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
-        files = _opened(folder, stack)
+        files = _open_tables(folder, stack)
         history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
@@ -69,7 +69,7 @@ def _only(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
     return metrics.select([name for name in metrics.column_names if name in names])
 
 
-def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
+def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
     """Open both Parquet files, trials first; return none if one is missing or not Parquet, so that the log is read."""
     try:
         # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
@@ -324,7 +324,7 @@ class TableWriter(Follower):
         folder = self._folder
         self._written = -1
         with ExitStack() as stack:
-            files = _opened(folder, stack)
+            files = _open_tables(folder, stack)
             history = _written(files, folder)
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:

@@ -29,7 +29,7 @@ class Repaired:
     original: Path | None  # the damaged log; None: the log was intact and is unchanged
 
 
-def repair(folder: ResultsFolder) -> Repaired:
+def repair_log(folder: ResultsFolder) -> Repaired:
     """Repair a sweep's log and rebuild its tables.
 
     Raises:
@@ -45,7 +45,7 @@ def repair(folder: ResultsFolder) -> Repaired:
         records, losses = _read_records(folder.log, content)
         if not losses:
             return Repaired(len(records), (), None)
-        original = _set_aside(folder.log)
+        original = _set_log_aside(folder.log)
         with replacing(folder.log) as path, path.open("wb") as file:
             file.writelines(record + b"\n" for record in records)
             file.flush()
@@ -111,7 +111,7 @@ def _missing(ledger: Ledger) -> list[str]:
     return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
 
 
-def _set_aside(log: Path) -> Path:
+def _set_log_aside(log: Path) -> Path:
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

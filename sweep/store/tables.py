@@ -218,7 +218,7 @@ class TableBuilder:
     def _added_up(self, count: int) -> dict[str, pa.Array]:
         columns = {name: _make_number_array(column, count) for name, column in self._trials.added_up.items()}
         if ENERGY in columns and self._co2_g_per_kwh is not None:
-            import pyarrow.compute as pc  # see `_guarded`
+            import pyarrow.compute as pc  # see `_escape_formulas`
 
             columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
         return columns
@@ -309,7 +309,7 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
     held = [pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _bits(~null), *held])
+    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _pack_bits(~null), *held])
 
 
 def of_numbers(
@@ -317,11 +317,11 @@ def of_numbers(
 ) -> pa.Array:
     """Return numbers as an array, by default of their own type; NaN stays a value."""
     kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
-    held = _bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [None if null is None else _bits(~null), held])
+    held = _pack_bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None if null is None else _pack_bits(~null), held])
 
 
-def _bits(values: npt.NDArray[Any]) -> pa.Buffer:
+def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
 
 
@@ -386,12 +386,12 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
     columns = []
     for column in table.columns:
-        columns.append(_guarded(column) if pa.types.is_string(column.type) else column)
-    names = _guarded(pa.array(table.column_names, pa.string())).to_pylist()
+        columns.append(_escape_formulas(column) if pa.types.is_string(column.type) else column)
+    names = _escape_formulas(pa.array(table.column_names, pa.string())).to_pylist()
     csv.write_csv(pa.table(columns, names=names), path, csv.WriteOptions(eol="\r\n"))
 
 
-def _guarded(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+def _escape_formulas(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
 
     formulas = pc.match_substring_regex(texts, _FORMULA)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build_scheduler
-from sweep.space.early_terminate import EarlyTermination, decision_epochs
+from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 EPOCH_S, START_S = 10.0, 3.0
@@ -51,7 +51,7 @@ def simulate(
             goal="minimize",
             total=trials,
             epochs=epochs,
-            decisions=decision_epochs(rule, epochs),
+            decisions=compute_decision_epochs(rule, epochs),
             rule=rule,
         )
     )

@@ -15,7 +15,7 @@ import simulated
 
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.spec import Spec, parse_sweep
 
 RULES = (
@@ -35,7 +35,7 @@ def maker(spec: Spec) -> replay.Make:
 
 def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> replay.Replay | None:
     words = (str(other.early_terminate), maker(other)), (str(spec.early_terminate), maker(spec))
-    return replay.replay(events, spec, *words, **{"orderings": 20, **more})
+    return replay.replay_rule(events, spec, *words, **{"orderings": 20, **more})
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -173,6 +173,6 @@ def test_a_rule_of_one_s_own_is_believed_and_who_stops_a_trial_by_hand_is_no_rul
     events = [*curve(0, [1, 1, 1, 1.0], Status.COMPLETED), *curve(1, [2, 2.0], Status.PRUNED)]
     events[-1] = structs.replace(events[-1], **end)
     spec, rule = small("{type: none}"), ("own:Impatient", Impatient)
-    found = replay.replay(events, spec, rule, rule, orderings=2)
+    found = replay.replay_rule(events, spec, rule, rule, orderings=2)
     assert found is not None
     assert (found.same_as_live, found.live_decisions) == (same, int(same))

@@ -211,6 +211,8 @@ def test_the_question_is_the_first_comment(sweep_of) -> None:
 
 def test_importance_is_of_completed_trials_with_a_score(sweep_of) -> None:
     runs = [({"a": n % 7, "b": n % 2}, Status.COMPLETED, [{"acc": float(n % 7)}]) for n in range(30)]
-    (rows,) = report_data.importance([report_data.read_report_data(sweep_of([*runs, *RUNS]))], ["a", "b"]).values()
+    (rows,) = report_data.list_importances(
+        [report_data.read_report_data(sweep_of([*runs, *RUNS]))], ["a", "b"]
+    ).values()
     assert [row.param for row in rows] == ["a", "b"]
     assert rows[0].share > 0.7

@@ -10,7 +10,7 @@ from msgspec import structs
 from sweep.analysis import read_sweep
 from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import rank
-from sweep.analysis.verdict import Seen, confirmed_sentences, of_other_data, sentence, words
+from sweep.analysis.verdict import Seen, confirmed_sentences, describe_verdict, of_other_data, sentence
 from sweep.events import Role, Status
 
 
@@ -127,7 +127,7 @@ def test_what_diverged_with_some_seeds_is_not_compared(sweep_of) -> None:
     runs += [({"a": 3}, Status.COMPLETED, [{"acc": score}]) for score in several(0.2, 1)]
     ranking = rank([read_sweep(sweep_of(runs, seeds=8))])
     assert [row.params["a"] for row in ranking.rows] == [1, 3, 2]
-    assert [words(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
+    assert [describe_verdict(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
     assert "On 1 of the 2 others there is no verdict: diverged with 1 of 8 seeds." in sentence(ranking)
 
 

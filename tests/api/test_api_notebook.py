@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweep.api.running import NotebookView, is_here, viewer
+from sweep.api.running import NotebookView, is_here, make_viewer_here
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import LiveView, on_terminal
 from sweep.runner import Options
@@ -50,7 +50,7 @@ def test_a_debugger_has_the_terminal_to_itself(tmp_path: Path, monkeypatch: pyte
     eager = replace(SPEC, training={**SPEC.training, "run_eagerly": True})
     draws = []
     for spec, inline in ((SPEC, True), (eager, False), (eager, True)):
-        view = viewer(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
+        view = make_viewer_here(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
         assert isinstance(view, LiveView)
         draws.append(not view.plain)
     assert draws == [True, True, False]

@@ -91,9 +91,9 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     assert there(store) == ["epoch-000004", "epoch-000003", "epoch-000002"]
     assert checkpoints.keep_best(folder, 3) > 200
     assert there(store) == ["epoch-000004", "epoch-000002"]
-    assert checkpoints.of_epoch(folder, 3, 2) == "checkpoints/00003/epoch-000002"
+    assert checkpoints.find_epoch_checkpoint(folder, 3, 2) == "checkpoints/00003/epoch-000002"
     assert checkpoints.list_trials(folder) == {3}
-    checkpoints.delete(folder, 3)
+    checkpoints.delete_checkpoints(folder, 3)
     assert checkpoints.begun(folder) == set()
 
 

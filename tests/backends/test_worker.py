@@ -425,7 +425,7 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     assert kept(job) == []  # it is still being written
     worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4)))
     assert kept(job) == ["epoch-000002"]
-    checkpoints.delete(job.results_folder, 3)
+    checkpoints.delete_checkpoints(job.results_folder, 3)
     worker.step()
     assert kept(job) == []
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli import main
-from sweep.cli.examples import examples
+from sweep.cli.examples import list_examples
 from sweep.runner import planning
 from sweep.spec import load
 
@@ -71,11 +71,11 @@ def test_init_from_an_example_brings_the_models_source(folder: Path) -> None:
 
 
 def test_every_example_can_be_a_start_and_be_copied(folder: Path) -> None:
-    for name in examples():
+    for name in list_examples():
         assert call("init", f"mine_{name}", "--from", name)[0] == 0
         assert load(folder / f"mine_{name}.yaml", environment={}).trainable.startswith(f"mine_{name}:")
         assert call("examples", name, "--to", "copies")[0] == 0
-    for name, one in examples().items():
+    for name, one in list_examples().items():
         copied = load(folder / "copies" / f"{name}.yaml", environment={})
         assert copied == load(one.file, environment={})
     assert (folder / "copies" / "nested_cnn.py").is_file()

@@ -90,7 +90,7 @@ def test_clusters() -> None:
 
 
 def test_this_machine_has_the_packages_it_was_installed_with() -> None:
-    here = host_checks.gather({"KERAS_BACKEND": "tensorflow", "HOME": "/"})
+    here = host_checks.gather_facts({"KERAS_BACKEND": "tensorflow", "HOME": "/"})
     assert here.variables == {"KERAS_BACKEND": "tensorflow"}
     assert here.installed["tensorflow"]
     assert not any("extra" in text for text in here.requirements)

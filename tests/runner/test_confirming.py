@@ -128,7 +128,7 @@ folder = Path("results/noisy")
 if folder.exists():
     reopened = resuming.reopen(Path("results"), "noisy")
     source, how = inspect("noisy:Noisy", (Path.cwd(),)), session.Options(inline=True)
-    session.resume(reopened, source, how, lambda folder, terminal: Watcher())
+    session.resume_sweep(reopened, source, how, lambda folder, terminal: Watcher())
 else:
     run(Path.cwd(), FILE)
 """
@@ -165,4 +165,4 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     for event in store_log.read(folder.log):
         ledger.observe(event)
     read = [confirmation._make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
-    assert trials.runs(ledger, spec) == sorted(read, key=lambda one: one.trial)
+    assert trials.make_runs(ledger, spec) == sorted(read, key=lambda one: one.trial)

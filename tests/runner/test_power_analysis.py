@@ -12,7 +12,7 @@ from scipy import stats
 
 from sweep.cli import main
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.runner.power_analysis import Known, detectable, earlier
+from sweep.runner.power_analysis import Known, detectable, find_earlier_results
 from sweep.spec import parse_sweep
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.store.folder import ResultsFolder
@@ -68,7 +68,7 @@ def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int,
 
 def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
     spec = parse_sweep(FILE % 2, "f")
-    assert earlier(tmp_path, spec) is None
+    assert find_earlier_results(tmp_path, spec) is None
     info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "spec": {"trainable": "my_model:Mine"}}
     folder = ResultsFolder.create(tmp_path, "before", "", info)
     events = [SessionStarted(time=1.0, resumed=False, version="1")]
@@ -90,13 +90,13 @@ def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
     with Log(folder.log) as log:
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
-    known = earlier(tmp_path, spec)
+    known = find_earlier_results(tmp_path, spec)
     assert known is not None
     assert (known.sweep, known.level, known.examples) == ("before", pytest.approx(0.81), 360)
     assert known.spread == pytest.approx(math.sqrt((0.0002 + 0.0008) / 2))
     compared = CliRunner().invoke(main, ["compare", "before", "--results", str(tmp_path)])
     assert "held out: val_accuracy 0.8100 on 360 examples is 0.7663 .. 0.8472 on others" in compared.output
-    assert earlier(tmp_path, parse_sweep(FILE.replace("my_model", "other") % 2, "f")) is None
+    assert find_earlier_results(tmp_path, parse_sweep(FILE.replace("my_model", "other") % 2, "f")) is None
 
 
 def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> N
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
     with Log(folder.log) as log:
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
-    known = earlier(tmp_path, spec)
+    known = find_earlier_results(tmp_path, spec)
     assert known is not None
     assert (known.level, known.examples, known.loss_deviation) == (0.4, 400, pytest.approx(0.2))  # in its last epoch
     told = detectable(spec, 3, known).examples

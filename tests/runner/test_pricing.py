@@ -16,7 +16,7 @@ from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, ExpectedRung, Price, Timing
 from sweep.runner.rehearsal import MadeUpTrial
-from sweep.schedulers.early_termination import build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
@@ -198,19 +198,19 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "sweep.json").write_text("{")
     (tmp_path / "damaged" / "log.jsonl").write_text("")
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
-    assert pricing.earlier(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
-    assert pricing.earlier(tmp_path, "timed:Nobody", None, [{}]) is None
-    assert pricing.earlier(tmp_path / "absent", "timed:Model", None, [{}]) is None
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
+    assert pricing.find_earlier_times(tmp_path, "timed:Nobody", None, [{}]) is None
+    assert pricing.find_earlier_times(tmp_path / "absent", "timed:Model", None, [{}]) is None
 
 
 def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
     past(tmp_path, "passes", "timed:Model", when=1e9, epoch_s=60.0)
     past(tmp_path, "parts", "timed:Model", when=2e9, epoch_s=0.5, params={"steps_per_epoch": 100})
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
-    found = pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
+    found = pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
     assert found == Timing(0.5, 2.0, 8.0, "sweep parts")
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
 
 
 MODEL = """
@@ -243,14 +243,14 @@ def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sample = [{"a": 0.1}, {"a": 0.2}, {"a": 0.3}]
-    timing = pricing.measure(spec(), Devices(), [tmp_path], sample)
+    timing = pricing.measure_epoch_times(spec(), Devices(), [tmp_path], sample)
     assert timing.epoch_s == 0.02
     assert timing.trial_s > 0.04
     assert timing.source == "timed now"
     begun = (tmp_path / "begun.txt").read_text().splitlines()
     assert [json.loads(line) for line in begun] == sample[:2]
     with pytest.raises(TrainableError, match="the timed trial failed: ValueError: no such a"):
-        pricing.measure(spec(), Devices(), [tmp_path], [{"a": 0.5}])
+        pricing.measure_epoch_times(spec(), Devices(), [tmp_path], [{"a": 0.5}])
 
 
 PHASED = """
@@ -283,4 +283,6 @@ def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(tmp_path: Path, monkeyp
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "trainable: phased:Phased\nmethod: grid\nmetric: {name: loss}\nparameters: {a: {value: 0.1}}\n"
     phased = parse_sweep(text, "s.yaml")
-    assert pricing.measure(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx((1 + 3 * 5) / 4)
+    assert pricing.measure_epoch_times(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx(
+        (1 + 3 * 5) / 4
+    )

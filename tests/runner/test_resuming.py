@@ -185,7 +185,7 @@ early_terminate: {type: asha}
 
 
 def rungs(spec: Spec) -> tuple[int, ...]:
-    return early_terminate.decision_epochs(spec.early_terminate, spec.epochs)
+    return early_terminate.compute_decision_epochs(spec.early_terminate, spec.epochs)
 
 
 @pytest.mark.parametrize("stored", [1, None])

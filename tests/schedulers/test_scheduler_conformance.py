@@ -11,7 +11,7 @@ import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
@@ -57,7 +57,7 @@ def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOC
 @every_rule
 def test_decision_epochs_are_those_of_the_rule_and_before_the_last(rule: EarlyTermination) -> None:
     epochs = build_one(rule).decision_epochs(EPOCHS)
-    assert epochs == early_terminate.decision_epochs(rule, EPOCHS)
+    assert epochs == early_terminate.compute_decision_epochs(rule, EPOCHS)
     assert all(0 < epoch < EPOCHS for epoch in epochs)
     assert bool(epochs) == (rule != NoTermination())
 

@@ -17,7 +17,7 @@ from sweep.searchers.population_bandit import (
     MemberResult,
     Posterior,
     _distances,
-    choose,
+    choose_point,
     compute_standing,
     fit_kernel,
     inverted,
@@ -155,13 +155,13 @@ def test_the_choice_is_where_gains_were_largest_and_meets_the_constraints() -> N
     points, values = sample()
     model = Posterior(fit_kernel(points, values), points, values)
     start = row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
-    free = choose(model, AXES, start, partial(make, Space(AXES)), (0, 1))
-    bound = choose(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))
+    free = choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1))
+    bound = choose_point(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))
     assert free is not None
     assert bound is not None
     assert free["x"] == pytest.approx(0.3, abs=0.15)
     assert 0.6 < bound["x"] < 0.75
-    assert choose(model, AXES, start, partial(make, Space(AXES)), (0, 1)) == free
+    assert choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1)) == free
     others = [row(10, 0.1, {"x": x, "y": y}, AXES) for x in np.linspace(0, 1, 30) for y in np.linspace(0, 1, 30)]
     assert model.bound(np.array([row(10, 0.1, free, AXES)])) >= model.bound(np.array(others)).max() - 1e-3
 
@@ -171,10 +171,10 @@ def test_the_choice_is_beside_the_parent_where_hardly_a_point_is_allowed() -> No
     model = Posterior(Kernel(0.3, 0.2, 0.1), points, values)
     thin = Expression.parse("abs(x - 0.9) + abs(y - 0.1) < 1e-3")
     start = row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
-    found = choose(model, AXES, start, partial(make, Space(AXES, (thin,))), (0, 1))
+    found = choose_point(model, AXES, start, partial(make, Space(AXES, (thin,))), (0, 1))
     assert found is not None
     assert abs(found["x"] - 0.9) < 1e-3
-    assert choose(model, AXES, start, lambda units: None, (0, 1)) is None
+    assert choose_point(model, AXES, start, lambda units: None, (0, 1)) is None
 
 
 def test_choices_lie_on_the_steps_of_their_domains() -> None:
@@ -182,7 +182,7 @@ def test_choices_lie_on_the_steps_of_their_domains() -> None:
     points, values = sample(12)
     model = Posterior(Kernel(0.3, 0.2, 0.1), points, values)
     start = row(10, 0.1, {"n": 3, "rate": 0.1}, axes)
-    found = choose(model, axes, start, partial(make, Space(axes)), (0, 1))
+    found = choose_point(model, axes, start, partial(make, Space(axes)), (0, 1))
     assert found is not None
     assert isinstance(found["n"], int)
     assert 1e-3 <= found["rate"] <= 1.0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sweep.errors import InputError
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Tied, Uniform
 from sweep.spec import Spec, load, parse_sweep
-from sweep.spec.yaml_reader import decode
+from sweep.spec.yaml_reader import decode_text
 
 HEAD = "trainable: m:M\nmethod: random\nrun_cap: 9\n"
 
@@ -99,7 +99,7 @@ def test_a_missing_file_is_the_user_s_mistake(tmp_path: Path) -> None:
 
 def outcome(raw: bytes) -> Spec | InputError:
     try:
-        return parse_sweep(decode(raw, "s.yaml"), "s.yaml")
+        return parse_sweep(decode_text(raw, "s.yaml"), "s.yaml")
     except InputError as error:
         return error
 

@@ -19,7 +19,7 @@ from sweep.errors import InputError
 from sweep.spec import Spec, json_schema, load, parse_sweep
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.sweep_file import SweepFile
-from sweep.spec.yaml_reader import decode, parse_document
+from sweep.spec.yaml_reader import decode_text, parse_document
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = int(os.environ.get("SWEEP_FUZZ", "25"))
@@ -106,7 +106,7 @@ def test_any_text(text: str) -> None:
 @given(st.binary())
 def test_any_bytes(raw: bytes) -> None:
     try:
-        text = decode(raw, "fuzz.yaml")
+        text = decode_text(raw, "fuzz.yaml")
     except InputError:
         return
     check(understood(text))

@@ -10,7 +10,7 @@ from sweep.errors import InputError
 from sweep.events import Value
 from sweep.spec import of_mapping
 from sweep.spec.validation import TextPosition
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, parse_document, read_value, resolve_1_1
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document, read_value, resolve_1_1
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,19 @@ def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
-    assert decode(b"\xef\xbb\xbfa: 1", "s.yaml") == "a: 1"
+    assert decode_text(b"\xef\xbb\xbfa: 1", "s.yaml") == "a: 1"
 
 
 def test_bytes_that_are_not_utf_8_have_a_place() -> None:
     with pytest.raises(InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"):
-        decode("a: 1\nb: é".encode("latin-1"), "s.yaml")
+        decode_text("a: 1\nb: é".encode("latin-1"), "s.yaml")
 
 
 def test_a_file_too_large_is_not_parsed() -> None:
     with pytest.raises(InputError, match="too large for a sweep file"):
         parse_document("#" * (MAX_SIZE_BYTES + 1), "s.yaml")
     with pytest.raises(InputError, match="too large for a sweep file"):
-        decode(b"#" * (MAX_SIZE_BYTES + 1), "s.yaml")
+        decode_text(b"#" * (MAX_SIZE_BYTES + 1), "s.yaml")
 
 
 def test_a_value_from_the_command_line_has_no_line() -> None:

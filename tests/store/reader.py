@@ -10,14 +10,14 @@ from typing import Any
 from sweep import analysis
 from sweep.analysis import Outline, ranking
 from sweep.analysis.live_status import Standing
-from sweep.analysis.replay import replay
+from sweep.analysis.replay import replay_rule
 from sweep.contract import Devices
 from sweep.render.status import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.resuming import reopen
-from sweep.schedulers.early_termination import build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.early_terminate import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -82,7 +82,7 @@ def _replay(folder: ResultsFolder, spec: Spec) -> object:
         return build_scheduler(Asha(min_iter=1, eta=2), spec.objectives[0], spec.epochs)
 
     events = list(store_log.read(folder.log))
-    return str(replay(events, spec, ("other", make), ("ran", make), orderings=20))
+    return str(replay_rule(events, spec, ("other", make), ("ran", make), orderings=20))
 
 
 def _next(folder: ResultsFolder, spec: Spec) -> object:

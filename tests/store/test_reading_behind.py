@@ -211,7 +211,7 @@ def test_tables_go_on_only_in_the_log_that_they_were_made_of(tmp_path: Path, cha
 def _stored(sweep: ResultsFolder) -> Tables:
     """What is in the files."""
     with reading.ExitStack() as stack:
-        files = reading._opened(sweep, stack)
+        files = reading._open_tables(sweep, stack)
         history = reading._written(files, sweep)
         assert history is not None
         return reading._read_stored(files, sweep, history, None)

@@ -225,7 +225,7 @@ class AuthorData:
 
             def left_anywhere() -> set[str]:
                 present = settings.read_settings(settings.OF_LIBRARIES)
-                return left() | {*settings.changed(were, present)}
+                return left() | {*settings.find_changed_settings(were, present)}
 
             data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
@@ -236,7 +236,7 @@ class AuthorData:
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None
-        left_set = settings.changed(were, settings.read_settings())
+        left_set = settings.find_changed_settings(were, settings.read_settings())
         return Loaded(
             placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set, gone
         )

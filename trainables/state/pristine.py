@@ -18,7 +18,7 @@ import numpy as np
 
 from sweep.state import homes, imports, settings, trials, values
 from sweep.state.homes import Home
-from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, changed, moving, traces
+from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, find_changed_names, moving, traces
 from trainables.state import modules
 
 __all__ = ["NotPutBack"]
@@ -71,7 +71,7 @@ class AuthorSurroundings:
 
             def left() -> set[str]:
                 present = self._homes(author)
-                names = moving.without(present, changed(before, traces(present)))
+                names = moving.without(present, find_changed_names(before, traces(present)))
                 for pristine, some in self._by_kind(present):
                     names -= pristine.unmoved(some, names)
                 mine = {name for name in names if name.startswith("self.")}
@@ -168,7 +168,7 @@ def making(author: object) -> Iterator[LeftValues]:
             names -= pristine.unmoved(homes, names)
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
-            made.settings = settings.changed(were, settings.read_settings())
+            made.settings = settings.find_changed_settings(were, settings.read_settings())
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
 
 
@@ -250,7 +250,7 @@ class Left:
 
     def state(self) -> dict[str, Any]:
         """Return the changes for a checkpoint, as JSON."""
-        names = moving.without(modules.of(self._author), changed(self._traces, self._present()))
+        names = moving.without(modules.of(self._author), find_changed_names(self._traces, self._present()))
         present = {full: value for full, value in self._values().items() if full in names}
         kept = {full: value for full, value in present.items() if _is_plain(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}

@@ -130,7 +130,11 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
         {} if backend._given is None else {"given": backend._given}
     )
     workers = Workers(job.together)
-    with worker_exits.kept(job), _publish_end(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with (
+        worker_exits.make_exits_folder(job),
+        _publish_end(published),
+        tempfile.TemporaryDirectory(prefix="sweep-") as scratch,
+    ):
         tune.run(
             TrialWorker,
             name=job.sweep,

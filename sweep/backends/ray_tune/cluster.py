@@ -154,11 +154,11 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Return a context manager for using a job's results folder on all nodes, see `nodes.shared`.
+        """Return a context manager for using a job's results folder on all nodes, see `nodes.share_results_folder`.
 
         A local Ray uses the driver's own folder, so nothing needs to be done.
         """
-        return nullcontext() if self.local else nodes.shared(job, devices)
+        return nullcontext() if self.local else nodes.share_results_folder(job, devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +193,10 @@ def connect(
     elif address:
         joined = _join_cluster(address, say, start.about)
     else:
-        joined = _started(simulated_gpus, say, start)
+        joined = _start_ray(simulated_gpus, say, start)
     with _hushed(say), joined:
         context = ray.get_runtime_context()
-        if ray_private_api.usable(ray_private_api.LOGS, say, context):
+        if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         own = address is None and not there_already
@@ -255,11 +255,11 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 
 @contextmanager
-def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
+def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
     dashboard.protect_token()
     with (
-        ray_folder.usable(say),
+        ray_folder.ensure_usable_folder(say),
         local_ray.own_machine(say),
         local_ray.hastened(say, start.meanwhile) as end_starting,
         local_ray.patient(say),
@@ -276,13 +276,13 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
                     log_to_driver=False,
                     logging_level="ERROR",
                 )
-            if ray_private_api.usable(ray_private_api.WATCH, say):
+            if ray_private_api.is_usable(ray_private_api.WATCH, say):
                 _watch(over, start.lost)
             yield
         finally:
             end_starting()
             over.set()
-            _end(say)
+            _shut_down_ray(say)
 
 
 @contextmanager
@@ -319,9 +319,9 @@ def _knock(address: str) -> None:
         ) from error
 
 
-def _end(say: Callable[[str], None]) -> None:
+def _shut_down_ray(say: Callable[[str], None]) -> None:
     """Shut down a local Ray. Kill helper processes, which save nothing: Ray would wait a second for each."""
-    if ray.is_initialized() and ray_private_api.usable(ray_private_api.FASTER_END, say):
+    if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.module("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
         for process in aside:

@@ -42,7 +42,7 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 
 def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
     """Return the metadata with which this driver must connect to have a page; empty if it cannot have one."""
-    if not ray_private_api.usable(ray_private_api.JOB_PAGE, say):
+    if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
     return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": user()}
@@ -129,10 +129,10 @@ class JobPage:
             theirs = found.get("metadata") or {}
             message = record["message"] if found.get("status") == RUNNING else found.get("message")
             record = {**found, "message": message, "metadata": {**theirs, **record["metadata"]}}
-        _put(self._key, record)
+        _put_record(self._key, record)
 
 
-def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
+def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
     """Return the status of a sweep as one line and as metadata."""
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
@@ -190,7 +190,7 @@ def give_up_lost_ones() -> None:
     for key, record, alive in _pages():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
-            _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+            _put_record(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 
 
 def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
@@ -218,7 +218,7 @@ def _get(key: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
+def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
     kv = ray_private_api.module("ray.experimental.internal_kv")
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
-from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, of_epoch, ready
+from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, get_compared_epoch, ready
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
 from sweep.events import Inputs
@@ -85,7 +85,7 @@ class Gang:
 
             def train(hear: Report = hear, heard: list[EpochReported] = heard) -> Any:
                 self._here.train(hear)
-                return of_epoch(heard)
+                return get_compared_epoch(heard)
 
             mine, *theirs = self._together("epoch", (), train, SKEW_S)
             for rank, other in enumerate(theirs, 1):

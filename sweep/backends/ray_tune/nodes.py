@@ -103,7 +103,7 @@ def promised() -> tuple[tuple[Node, int], ...]:
 
 
 @contextmanager
-def shared(job: Job, devices: Devices) -> Iterator[None]:
+def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     """Use a job's results folder on all machines on which trials fit; afterwards, remove data that its workers shared.
 
     Raises:

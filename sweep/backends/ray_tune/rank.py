@@ -159,7 +159,7 @@ class TrialRank:
 
         def train() -> tuple[int, str] | None:
             self._trainable.train(hear)
-            return of_epoch(heard)
+            return get_compared_epoch(heard)
 
         return self._together(train)
 
@@ -194,6 +194,6 @@ class TrialRank:
             ray.kill(self._first)
 
 
-def of_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
+def get_compared_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
     """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
     return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None

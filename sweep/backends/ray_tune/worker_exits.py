@@ -43,7 +43,7 @@ def folder(job: Job) -> Path:
 
 
 @contextmanager
-def kept(job: Job) -> Iterator[None]:
+def make_exits_folder(job: Job) -> Iterator[None]:
     """Create the folder for a session without files of earlier ones; delete it after the block."""
     shutil.rmtree(folder(job), ignore_errors=True)
     try:

@@ -20,7 +20,7 @@ from sweep.render.tables import counted_by, held_out_lines, rung_lines
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
-from sweep.text import counted, duration, moment, money, printable, setting, settings
+from sweep.text import counted, duration, format_settings, moment, money, printable, setting
 
 SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
@@ -47,7 +47,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         if (found := search_efficiency.measure_search_efficiency(one.sweep.name, ranking, one.tables))
     ]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
-    rungs = {one.sweep.name: rung_ranks.measure(one.sweep, one.tables) for one in accounts}
+    rungs = {one.sweep.name: rung_ranks.measure_rungs(one.sweep, one.tables) for one in accounts}
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
@@ -78,7 +78,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         curves=any(len(one.curves.epochs) for one in accounts),
         thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
         left_out=sorted({name for one in accounts for name in one.curves.left_out}),
-        counted=_counted(accounts),
+        counted=_describe_end_marks(accounts),
         lineages=[drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
         params=len(ranking.varying),
         undrawn=max(len(ranking.varying) - SLICES, 0),
@@ -110,7 +110,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
     return {
         "name": account.sweep.name,
         "question": account.question,
-        "facts": list(_facts(account, ranking)),
+        "facts": list(_list_sweep_facts(account, ranking)),
         "shares": list(_list_time_shares(account)),
         "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
         "provenance": list(_list_provenance(account.info)),
@@ -118,7 +118,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
     }
 
 
-def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
+def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
     if ranking.varying:
@@ -135,7 +135,7 @@ def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
 
 
-def _counted(accounts: Sequence[ReportData]) -> str:
+def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     """Describe how many curves have which end mark."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
@@ -170,7 +170,7 @@ def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator
         of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
-                named = printable(settings(trial.params, ranking.varying[:NAMED]))
+                named = printable(format_settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
                 told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
                 yield {**told, "reason": trial.status_reason, "error": error}

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import ReportData, domains, importance
+from sweep.analysis.report_data import ReportData, domains, list_importances
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import Status, Value, is_number
-from sweep.render.tables import filled, ranking_grid
+from sweep.render.tables import ranking_grid, remove_empty_columns
 from sweep.space.domains import Domain, Range, is_log, list_choices
 from sweep.text import setting
 
@@ -41,10 +41,10 @@ def report_document(
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
     # a single one has all the importance
-    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
+    shares = list_importances(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid, known = filled(ranking_grid(ranking)), domains(accounts)
+    grid, known = remove_empty_columns(ranking_grid(ranking)), domains(accounts)
     return {
         "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
@@ -62,7 +62,7 @@ def report_document(
             _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
             for metric, goal in ranking.objectives
         ],
-        "params": [_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
+        "params": [_encode_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
         "curves": _curves(accounts),
         "table": {
             "columns": grid.columns,
@@ -114,7 +114,7 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
 
-def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
+def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
     values = [one[name] for one in params if name in one]
     numbers = [float(value) for value in values if is_number(value)]
