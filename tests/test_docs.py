@@ -16,7 +16,7 @@ from sweep.cli import main
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
 from sweep.runner import planning
-from sweep.spec import load, parse_sweep
+from sweep.spec import load_spec, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import of_log, write
@@ -31,7 +31,7 @@ def _blocks(language: str) -> list[str]:
 
 def test_the_readmes_model_reads_the_parameters_of_the_readmes_file(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
-    spec = parse_sweep(_blocks("yaml")[0], "README.md")
+    spec = parse_spec(_blocks("yaml")[0], "README.md")
     planning.check_trainable(spec, "README.md", [tmp_path])
 
 
@@ -145,7 +145,7 @@ def test_the_tree_names_what_is_there() -> None:
 
 @pytest.mark.parametrize("path", sampled(sorted((ROOT / "search_spaces").rglob("*.yaml")), 6), ids=lambda p: p.stem)
 def test_shipped_files_are_read_in_full(path: Path) -> None:
-    spec = load(path)
+    spec = load_spec(path)
     if path.stem == "my_torch" and find_spec("torch") is None:
         pytest.skip("imports torch, which is not here")
     planning.check_trainable(spec, str(path), [ROOT, path.parent])

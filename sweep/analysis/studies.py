@@ -17,7 +17,7 @@ from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, StudiedTrial, study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 from sweep.store.sweep_info import Objectives
@@ -66,7 +66,7 @@ def objectives(folder: ResultsFolder) -> Objectives:
 def space_of(folder: ResultsFolder) -> Space | None:
     """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
     info = folder.read_info()
-    return parse_sweep(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
+    return parse_spec(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:

@@ -337,14 +337,14 @@ def _read_sweep(
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
-        spec, text = specs.load_with_text(path, [*named, *changes])
+        spec, text = specs.load_spec_with_text(path, [*named, *changes])
         return spec, text, str(path), _list_import_folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one(
             "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
         )
     content = {**what, "trainable": given.target} if given else what
-    spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
+    spec = specs.make_spec(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
     text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
     return spec, text + "\n", _SOURCE, _list_import_folders((Path.cwd(),), given)
 

@@ -17,7 +17,7 @@ from sweep import errors, functions, runner
 from sweep.errors import InputError
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.spec.validation import flow
 from sweep.text import shortened
 
@@ -68,7 +68,7 @@ def files(target: str, name: str, folder: Path) -> WrittenFiles:
     trainable = hypermodel.target if hypermodel.is_trainable else f"{name}:{_class_name(name)}"
     text = _file_text(name, trainable, target, space)
     try:
-        parse_sweep(text, target)
+        parse_spec(text, target)
     except InputError as error:
         raise InputError(replace(problem, where=target) for problem in error.problems) from error
     contents = {f"{name}.yaml": text}

@@ -95,7 +95,7 @@ def plan(
     from sweep import spec as specs
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing
 
-    spec = specs.load(file, assignments)
+    spec = specs.load_spec(file, assignments)
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=address is None)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}

@@ -193,7 +193,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
     Raises `InputError` naming the option.
     """
-    from sweep.spec import parse_sweep
+    from sweep.spec import parse_spec
 
     try:
         kind, *keys = shlex.split(text) or [""]
@@ -208,7 +208,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
     changes = [f"early_terminate={kind}"] if own else ["early_terminate={}", f"early_terminate.type={kind}"]
     changes += [f"early_terminate.{key}" for key in keys]
     try:
-        return parse_sweep(json.dumps(resolved), spec.name, changes)
+        return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         raise InputError(
             Problem("--early-terminate", p.what.replace("early_terminate.", ""), p.hint) for p in error.problems

@@ -44,7 +44,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     from sweep import spec as specs
     from sweep.runner import planning, resuming, session
 
-    spec, text = specs.load_with_text(file, changes)
+    spec, text = specs.load_spec_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         for line in changed:

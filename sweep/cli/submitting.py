@@ -259,7 +259,7 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
     from sweep import spec as specs
     from sweep.runner import planning
 
-    spec, _ = specs.load_with_text(file, changes)
+    spec, _ = specs.load_spec_with_text(file, changes)
     source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)

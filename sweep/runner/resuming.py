@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from sweep.errors import Problem, StoreError, refuse
 from sweep.events import Value
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 from sweep.spec.validation import flow
 from sweep.store.folder import ResultsFolder
 from sweep.text import shortened
@@ -90,10 +90,10 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    spec = parse_sweep(info.spec_text, str(folder.info))
+    spec = parse_spec(info.spec_text, str(folder.info))
     if assignments:
         before = spec.to_json_dict()
-        spec = parse_sweep(
+        spec = parse_spec(
             info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
         )
         refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "))
@@ -113,7 +113,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     """
     reopened = reopen(results, spec.name)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
-    before = parse_sweep(json.dumps(known), str(reopened.folder.info)).to_json_dict()
+    before = parse_spec(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
     if spec.chosen:  # a sweep keeps to what was chosen when it began
         keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
@@ -130,7 +130,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
         content[str(first)] = _replace_value(content.get(str(first)), rest, one.after)
     text = json.dumps(_without_nulls(content))
     lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
-    return replace(reopened, spec=parse_sweep(text, str(file)), file=_without_nulls(now)), lines
+    return replace(reopened, spec=parse_spec(text, str(file)), file=_without_nulls(now)), lines
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:

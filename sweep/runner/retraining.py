@@ -11,7 +11,7 @@ from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.runner import restoring
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.space.expressions import Expression
-from sweep.spec import Spec, parse_sweep, resolved
+from sweep.spec import Spec, parse_spec, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder, free_name
 
@@ -72,7 +72,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: no data is held out."] if all_data else []
     text = resolved.file_text(keys, comments)
-    spec = parse_sweep(text, "retrain", wanted.assignments)
+    spec = parse_spec(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
         "command": "retrain",
         "sweep": folder.name,

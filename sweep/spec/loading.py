@@ -14,18 +14,18 @@ from sweep.spec.validation import Document
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
 
-def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
+def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
     """Load a sweep file, apply the assignments in ``SWEEP_SET`` and then those of ``--set``, and return the sweep.
 
     Raises InputError with all mistakes in the file and the assignments.
     """
-    return load_with_text(path, assignments, environment)[0]
+    return load_spec_with_text(path, assignments, environment)[0]
 
 
-def load_with_text(
+def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """Return the sweep as `load` does, and the file's text. It is read once: a pipe has no second reading."""
+    """Return the sweep as `load_spec` does, and the file's text. It is read once: a pipe has no second reading."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -36,10 +36,10 @@ def load_with_text(
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
     text = decode_text(raw, str(path))
-    return parse_sweep(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+    return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
 
-def parse_sweep(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with all mistakes.
@@ -47,9 +47,7 @@ def parse_sweep(text: str, source: str, assignments: Sequence[str] = (), environ
     return _resolve_document(parse_document(text, source), assignments, environment)
 
 
-def of_mapping(
-    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
-) -> Spec:
+def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that Python values describe, by the rules of a file. Raises InputError with all mistakes."""
     document = yaml_reader.document_of(given, source)
     document.check()

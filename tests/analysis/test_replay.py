@@ -16,7 +16,7 @@ import simulated
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
@@ -41,7 +41,7 @@ def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> repla
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("room", [1, 4])
 def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: int) -> None:
-    spec = parse_sweep(
+    spec = parse_spec(
         simulated.FILE.format(method="random", rule=rule, seed=room, repeats=2, count="").replace("cap: 9", "cap: 25"),
         "f.yaml",
     )
@@ -70,7 +70,7 @@ def small(rule: str) -> Spec:
     text = simulated.FILE.format(method="random", rule=rule, seed=0, repeats=1, count="").replace(
         "epochs: 9", "epochs: 4"
     )
-    return parse_sweep(text, "f.yaml")
+    return parse_spec(text, "f.yaml")
 
 
 def test_of_repeats_those_count_that_are_left() -> None:
@@ -90,7 +90,7 @@ def test_of_repeats_those_count_that_are_left() -> None:
 
 def test_the_winner_is_the_one_that_compare_calls_best(tmp_path: Path) -> None:
     """Of a configuration whose other repeats have not begun, the rest is missing, whatever the first one reached."""
-    spec = parse_sweep(
+    spec = parse_spec(
         simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""), "f.yaml"
     )
     curves = [(0, 0.5), (0, 0.5), (0, 0.5), (1, 0.4)]

@@ -15,10 +15,10 @@ from sweep.api.running import NotebookView, is_here, make_viewer_here
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import LiveView, on_terminal
 from sweep.runner import Options
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 
-SPEC = parse_sweep("trainable: m:T\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n", "two.yaml")
+SPEC = parse_spec("trainable: m:T\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n", "two.yaml")
 EVENTS = (
     SessionStarted(time=1.0, resumed=False, version="1"),
     TrialStarted(trial=0, trial_id="t0", params={"x": 1}, seed=0, repeat=0, time=1.0),

@@ -11,7 +11,7 @@ import pytest
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper, Manifest
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.store.ledger import Ledger
 
 TEXT = """
@@ -47,7 +47,7 @@ def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialE
 
 class Keeper(CheckpointKeeper):
     def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0, more: str = "") -> None:
-        super().__init__(folder, parse_sweep(TEXT % (trials, space_gb) + more, "a.yaml"))
+        super().__init__(folder, parse_spec(TEXT % (trials, space_gb) + more, "a.yaml"))
         self._ledger = Ledger()
 
     def see(self, events: Iterable[Event]) -> None:

@@ -20,7 +20,7 @@ from sweep.cli import kubernetes
 from sweep.cli.kubernetes import SPOT, Pods, manifests
 from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError
-from sweep.spec import Spec, parse_sweep, yaml_reader
+from sweep.spec import Spec, parse_spec, yaml_reader
 
 FILE = """
 name: {name}
@@ -36,7 +36,7 @@ PODS = Pods(image="images/sweep:1", ray_version="2.60.0")
 
 
 def spec(name: str = "first", cpus: str = "1", gpus: str = "0") -> Spec:
-    return parse_sweep(FILE.format(name=name, cpus=cpus, gpus=gpus), "sweep.yaml")
+    return parse_spec(FILE.format(name=name, cpus=cpus, gpus=gpus), "sweep.yaml")
 
 
 @pytest.fixture(scope="module")

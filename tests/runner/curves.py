@@ -8,7 +8,7 @@ from pathlib import Path
 from sweep.events import Event, TrialEnded
 from sweep.inspection import inspect
 from sweep.runner import resuming, session
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
@@ -70,7 +70,7 @@ class Watcher:
 
 
 def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False) -> session.Outcome:
-    spec = parse_sweep(text, "file.yaml")
+    spec = parse_spec(text, "file.yaml")
     view = watcher or Watcher()
     training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=memo)

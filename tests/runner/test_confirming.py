@@ -16,7 +16,7 @@ from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
 from sweep.events import ModelTested, Role
 from sweep.runner import trials
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
@@ -161,7 +161,7 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     lines = folder.log.read_text().splitlines(keepends=True)
     lost = next(line for line in lines if line.startswith('{"event":"epoch_reported"') and '"epoch":1,' in line)
     folder.log.write_text("".join(line for line in lines if line != lost))  # what a repair leaves
-    ledger, spec = Ledger(), parse_sweep(folder.read_info().spec_text, "f.yaml")
+    ledger, spec = Ledger(), parse_spec(folder.read_info().spec_text, "f.yaml")
     for event in store_log.read(folder.log):
         ledger.observe(event)
     read = [confirmation._make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]

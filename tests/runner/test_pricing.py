@@ -28,7 +28,7 @@ from sweep.space.early_terminate import (
     Pasha,
 )
 from sweep.space.objectives import Objective
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -38,7 +38,7 @@ TIMING = Timing(epoch_s=2.0, trial_s=10.0, start_s=100.0, source="made up")
 
 def spec(more: str = "run_cap: 9") -> Spec:
     file = "trainable: timed:Model\nmethod: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
-    return parse_sweep(file + more, "s.yaml")
+    return parse_spec(file + more, "s.yaml")
 
 
 def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
@@ -282,7 +282,7 @@ def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(tmp_path: Path, monkeyp
     (tmp_path / "phased.py").write_text(PHASED)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "trainable: phased:Phased\nmethod: grid\nmetric: {name: loss}\nparameters: {a: {value: 0.1}}\n"
-    phased = parse_sweep(text, "s.yaml")
+    phased = parse_spec(text, "s.yaml")
     assert pricing.measure_epoch_times(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx(
         (1 + 3 * 5) / 4
     )

@@ -17,7 +17,7 @@ from sweep.cli import main
 from sweep.errors import InputError
 from sweep.runner import resuming
 from sweep.space import early_terminate
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -62,7 +62,7 @@ def test_nothing_that_was_trained_can_change(project: Path, change: str) -> None
     run(project, FILE + "run_cap: 1\n")
     with pytest.raises(InputError, match=rf"(?s)--set {re.escape(CHANGES[change])}.*can change run_cap, budget"):
         resuming.reopen(project / "results", "curves", [change])
-    spec = parse_sweep(FILE + "run_cap: 1\n", "f.yaml", [change])
+    spec = parse_spec(FILE + "run_cap: 1\n", "f.yaml", [change])
     with pytest.raises(InputError, match=rf"(?s)f.yaml: {re.escape(CHANGES[change])}.*can change run_cap, budget"):
         resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
 
@@ -80,7 +80,7 @@ def test_a_value_that_stays_is_no_change(project: Path) -> None:
 
 def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) -> None:
     run(project, FILE + "run_cap: 1\n")
-    spec = parse_sweep(FILE, "f.yaml", ["epochs=9", "seed=1", "run_cap=2"])
+    spec = parse_spec(FILE, "f.yaml", ["epochs=9", "seed=1", "run_cap=2"])
     with pytest.raises(InputError) as caught:
         resuming.reopen_as(project / "results", Path("f.yaml"), spec, 2)
     first, second, third = map(str, caught.value.problems)
@@ -105,7 +105,7 @@ def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) ->
 def test_what_a_file_has_changed_and_may_is_taken_over(project: Path, change: str, line: str) -> None:
     text = FILE + "run_cap: 1\n"
     run(project, text)
-    spec = parse_sweep(text, "f.yaml", [change])
+    spec = parse_spec(text, "f.yaml", [change])
     reopened, lines = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert lines == [f"f.yaml: {line}"]
     assert reopened.spec == spec
@@ -197,10 +197,10 @@ def test_a_sweep_keeps_the_first_rung_that_it_began_with(project: Path, stored: 
     info["spec"]["early_terminate"]["min_iter"] = stored
     folder.info.write_text(json.dumps(info))
     assert rungs(resuming.reopen(project / "results", "curves", ["run_cap=3"]).spec) == (1, 3, 9)
-    spec = parse_sweep(LEARNS, "f.yaml", ["run_cap=4"])
+    spec = parse_spec(LEARNS, "f.yaml", ["run_cap=4"])
     assert rungs(spec) == (3, 9)
     again, _ = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert (rungs(again.spec), again.spec.run_cap) == ((1, 3, 9), 4)
-    other = parse_sweep(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
+    other = parse_spec(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
     with pytest.raises(InputError, match=r"early_terminate.min_iter: is 3, but the sweep began with 1"):
         resuming.reopen_as(project / "results", Path("f.yaml"), other, None)

@@ -16,7 +16,7 @@ from msgspec import structs
 from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, number_in_search
 from sweep.store.log import Log
@@ -35,7 +35,7 @@ every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def spec(rule: str, *more: str, method: str = "random", repeats: int = 1, cap: int = 16) -> Spec:
     count = ", count: 6" if method == "grid" else ""
     text = simulated.FILE.format(method=method, rule=rule, seed=3, repeats=repeats, count=count)
-    return parse_sweep("\n".join([text.replace("run_cap: 9", f"run_cap: {cap}"), *more]), "f.yaml")
+    return parse_spec("\n".join([text.replace("run_cap: 9", f"run_cap: {cap}"), *more]), "f.yaml")
 
 
 def resumed(given: Spec, path: Path, room: int = 1, seed: int = 0) -> list[Event]:

@@ -13,7 +13,7 @@ from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import METHODS, build_searcher
 from sweep.space.domains import IntUniform, Range, contains, get_domain_bounds, list_choices
-from sweep.spec import parse_sweep
+from sweep.spec import parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS
 
 BLOCKS = {
@@ -53,7 +53,7 @@ def test_there_is_a_case_for_each() -> None:
 def test_draws(method: str) -> None:
     parameters = {name: {"distribution": name, **block} for name, block in BLOCKS.items()}
     file = {"trainable": "m:M", "method": method, "run_cap": TRIALS, "metric": {"name": "loss"}}
-    spec = parse_sweep(json.dumps({**file, "parameters": parameters}), "s.json")
+    spec = parse_spec(json.dumps({**file, "parameters": parameters}), "s.json")
     searcher = build_searcher(spec.method, spec.space, spec.objectives, 0)
     drawn = [event.params for event in drive(searcher, TRIALS, outcome) if isinstance(event, TrialStarted)]
     assert len(drawn) == TRIALS
@@ -78,7 +78,7 @@ def test_a_grid_takes_values_of_the_domain(name: str) -> None:
     if "count" in DISTRIBUTIONS[name].optional:
         block["count"] = 4
     file = {"trainable": "m:M", "method": "grid", "parameters": {"x": block}}
-    spec = parse_sweep(json.dumps(file), "s.json")
+    spec = parse_spec(json.dumps(file), "s.json")
     domain = spec.space.parameters[0].domain
     values = [point["x"] for point in spec.space.grid()]
     assert all(contains(domain, value) for value in values)

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from sweep.space.early_terminate import Asha, AshaPromotion, NoTermination, compute_decision_epochs
-from sweep.spec import Spec, parse_sweep
+from sweep.spec import Spec, parse_spec
 
 BASE = "trainable: m:M\nrun_cap: 30\nparameters: {a: {min: 0.0, max: 1.0}}\n"
 
 
 def sweep(text: str, base: str = BASE) -> Spec:
-    return parse_sweep(base + text, "s.yaml")
+    return parse_spec(base + text, "s.yaml")
 
 
 @pytest.mark.parametrize("method", ["", "method: auto\n"])
@@ -73,6 +73,6 @@ def test_a_method_of_the_file_stays_and_nothing_is_chosen() -> None:
 
 def test_the_resolved_sweep_names_what_was_chosen() -> None:
     spec = sweep("metric: {name: loss}\nepochs: 27")
-    again = parse_sweep(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
+    again = parse_spec(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
     assert again == spec
     assert again.chosen == ()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 
 from sweep.errors import InputError
-from sweep.spec import Spec, json_schema, load, parse_sweep
+from sweep.spec import Spec, json_schema, load_spec, parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.sweep_file import SweepFile
 from sweep.spec.yaml_reader import decode_text, parse_document
@@ -76,7 +76,7 @@ files = st.fixed_dictionaries(
 def understood(text: str, *assignments: str) -> Spec | InputError:
     """The sweep of a text, or its mistakes; any other exception fails the test."""
     try:
-        spec = parse_sweep(text, "fuzz.yaml", assignments)
+        spec = parse_spec(text, "fuzz.yaml", assignments)
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
@@ -211,7 +211,7 @@ def test_the_resolved_sweep_is_a_sweep_file(data: dict[str, Any]) -> None:
     assert isinstance(spec, Spec)
     written = json.dumps(spec.to_json_dict(), allow_nan=False)
     assert SCHEMA.is_valid(json.loads(written))
-    again = parse_sweep(written, "sweep.json")
+    again = parse_spec(written, "sweep.json")
     assert again == spec
     assert json.dumps(again.to_json_dict()) == written
 
@@ -222,4 +222,4 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path: Path, size: int) -> None:
     with path.open("wb") as stream:
         stream.truncate(size)  # sparse
     with pytest.raises(InputError, match="more than 1,000,000 bytes"):
-        load(path)
+        load_spec(path)

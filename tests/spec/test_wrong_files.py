@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from sweep.errors import InputError
-from sweep.spec import json_schema, parse_sweep
+from sweep.spec import json_schema, parse_spec
 from sweep.spec.yaml_reader import parse_document
 
 FOLDER = Path(__file__).parent / "wrong"
@@ -67,7 +67,7 @@ class Case:
 def refusal(case: Case) -> InputError:
     """The mistakes of a case, found once for all tests."""
     with pytest.raises(InputError) as caught:
-        parse_sweep(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
+        parse_spec(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
     return caught.value
 
 

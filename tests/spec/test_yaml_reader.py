@@ -8,7 +8,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec import of_mapping
+from sweep.spec import make_spec
 from sweep.spec.validation import TextPosition
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document, read_value, resolve_1_1
 
@@ -133,4 +133,4 @@ def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
 def test_what_no_file_can_hold_is_refused_from_python_as_well(value: int | str, message: str) -> None:
     given = {"trainable": "m:T", "method": "grid", "parameters": {"x": {"values": [value, 1]}}}
     with pytest.raises(InputError, match=f"api: parameters.x.values\\[0\\]: {message}"):
-        of_mapping(given, "api")
+        make_spec(given, "api")
