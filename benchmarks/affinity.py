@@ -42,27 +42,27 @@ resources: {{cpus: 1}}
 
 
 class _Reads(TrialSession):
-    """Reports what was read in building a program."""
+    """Reports the parameters that were read to build a program as its structure."""
 
     def facts(self) -> Facts:
         return structs.replace(super().facts(), structure=to_json(self.trial.structure.reads))
 
 
 class _Nothing(TrialSession):
-    """Reports nothing of the kind."""
+    """Reports no structure."""
 
     def facts(self) -> Facts:
         return structs.replace(super().facts(), structure=None)
 
 
 class Told(DigitsCNN):
-    """Trials go to the worker that has their program."""
+    """A trainable whose trials go to the worker that has their program."""
 
     __trainable__ = _Reads
 
 
 class Untold(DigitsCNN):
-    """Trials go to any worker."""
+    """A trainable whose trials go to any worker."""
 
     __trainable__ = _Nothing
 

@@ -2,9 +2,10 @@
 
     python benchmarks/agreement.py
 
-Left: `sweep` on one and on two replicas (logical CPU devices), which sum the same numbers in another order. Right, the
-control: plain Keras twice on one device, where one run begins with weights that differ in the last bit. Each figure is
-the largest difference between two weights, as a share of the largest weight, the median over seeds.
+The left column is `sweep` on one and on two replicas (logical CPU devices), which sum the same numbers in other orders.
+The right column is the control: plain Keras twice on one device, where one run begins with weights that differ in the
+last bit. Each figure is the largest difference between two weights, as a share of the largest weight, and the median
+over seeds.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ MODELS = {"dense": _dense, "batch normalisation": _convolutions}
 
 
 class Net(KerasTrainable):
-    """A small network that hands its weights out after each update."""
+    """A small network that classifies digits."""
 
     kept: list[np.ndarray]
 
     def data(self, hp: Any) -> Any:
-        """Return the digits for training, and few of them for validation."""
+        """Return the digits for training, and a few of them for validation."""
         x, y = _data()
         return (x, y), (x[:BATCH], y[:BATCH])
 

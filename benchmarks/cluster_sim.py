@@ -53,7 +53,7 @@ STEP_S = 1.0  # of training between two reports, as of a worker
 
 
 class SimulatedWorker:
-    """Trains one order after the other, in simulated time."""
+    """A worker that trains one order after the other in simulated time."""
 
     def __init__(self, epoch_s: float, rng: random.Random) -> None:
         self._epoch_s, self._rng = epoch_s, rng
@@ -64,7 +64,7 @@ class SimulatedWorker:
         self.order, self._done = order, 0
 
     def step(self, now: float) -> tuple[float, Progress]:
-        """Train to the next report: when it comes, and what it says."""
+        """Train to the next report; return the time at which it comes, and the report."""
         assert self.order is not None
         given, epochs = self.order.assignment, []
         while True:

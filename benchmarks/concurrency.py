@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def took_s(epochs: int, options: list[str]) -> float:
-    """Seconds from the start of a sweep to its exit."""
+    """Return the seconds from the start of a sweep to its exit."""
     with tempfile.TemporaryDirectory(prefix="concurrency-") as folder:
         command = [sys.executable, *sweep_command(TRIALS, epochs, Path(folder)), *options]
         began = time.perf_counter()

@@ -1,9 +1,9 @@
-"""What two workers on one node hold of the same 313 MB of images, and how fast they run through them.
+"""Measure the memory of two workers on one node that read the same 313 MB of images, and their speed.
 
     python benchmarks/data.py
 
-For each way to feed a trial: private memory of one worker beyond that of an idle TensorFlow, after two shuffled
-epochs with the other worker still there, and the seconds of the last epoch.
+For each way to feed a trial, prints the private memory of a worker beyond that of an idle TensorFlow, after two
+shuffled epochs while the other worker still runs, and the seconds of the last epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAYS = ("from_tensor_slices", "arrays, each its own", "arrays, shared")
 
 
 def main() -> None:
-    """All ways, one after the other."""
+    """Measure all ways, one after the other."""
     print(f"{'way':24}{'private MB':>12}{'epoch s':>9}")
     found = {}
     for way in WAYS:
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _measured(way: str, folder: Path) -> tuple[float, float]:
-    """Means over the workers."""
+    """Return the private memory in MB and the seconds of the last epoch, as means over the workers."""
     context = multiprocessing.get_context("spawn")
     barrier, queue = context.Barrier(WORKERS), context.Queue()
     workers = [context.Process(target=_work, args=(way, folder, barrier, queue)) for _ in range(WORKERS)]
@@ -70,7 +70,7 @@ def _work(way: str, folder: Path, barrier: Barrier, queue: Any) -> None:
 
 
 def _feed(way: str, folder: Path) -> Callable[[int], float]:
-    """A function that runs through one epoch and sums all pixels."""
+    """Return a function that runs through an epoch, given its number, and sums all pixels."""
     import tensorflow as tf
 
     from sweep.hyperparameters import Hyperparameters

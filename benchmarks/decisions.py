@@ -33,7 +33,7 @@ PLAIN = {"tpe": optuna.samplers.TPESampler, "cmaes": optuna.samplers.CmaEsSample
 
 
 def rule_us(rule: EarlyTermination, trials: int) -> list[float]:
-    """Microseconds a report, in each quarter of the trials; the rule's answers do not stop them."""
+    """Return the microseconds per report in each quarter of the trials; the rule's decisions are ignored."""
     scheduler, draws, spent = build_scheduler(rule, LOSS, EPOCHS), random.Random(0), [0.0] * 4
     for first in range(0, trials, AT_ONCE):
         events = [
@@ -49,7 +49,7 @@ def rule_us(rule: EarlyTermination, trials: int) -> list[float]:
 
 
 def method_s(method: str, trials: int) -> float:
-    """Seconds for so many suggestions and all that is learned from them."""
+    """Return the seconds for ``trials`` suggestions and for learning from their results."""
     searcher, began = build_searcher(method, SPACE, (LOSS,), 0), time.perf_counter()
     for trial in range(trials):
         params = searcher.suggest(trial)
@@ -63,7 +63,7 @@ def method_s(method: str, trials: int) -> float:
 
 
 def plain_s(method: str, trials: int) -> float:
-    """Seconds of Optuna alone."""
+    """Return the seconds that Optuna alone takes."""
     warnings.simplefilter("ignore")
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     study, began = optuna.create_study(sampler=PLAIN[method](seed=0)), time.perf_counter()

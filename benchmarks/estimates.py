@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def recorded(folder: Path) -> list[list[float]]:
-    """Return the losses of all trials that are complete, epoch by epoch."""
+    """Return the losses of all completed trials by epoch."""
     found = sweep.load(folder)
     metric = found.info["objectives"][0]
     loss = objective(metric["name"], metric["goal"]).to_loss

@@ -1,8 +1,8 @@
-"""What frozen features cost in each epoch, and what is left of it where they are computed once.
+"""Measure what frozen features cost in each epoch, and what remains of it if they are computed once.
 
     python benchmarks/features.py
 
-A head of 10 classes on a frozen MobileNetV3Small, 512 images of 64 x 64, one device.
+The model is a head of 10 classes on a frozen MobileNetV3Small, with 512 images of 64 x 64 on one device.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ EPOCHS = 4
 
 
 def main() -> None:
-    """Both ways, one after the other."""
+    """Measure both ways, one after the other."""
     os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     import keras
     import numpy as np

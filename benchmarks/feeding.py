@@ -38,7 +38,7 @@ BATCH = 512
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure line after line."""
+    """Measure and print one line after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each line")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="as many as a trial has CPUs")

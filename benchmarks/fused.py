@@ -82,7 +82,7 @@ def trainable(model: str) -> Any:
 
 
 def measure(model: str, widths: list[int], rounds: int, seeds: int) -> None:
-    """Print a line for each number of trials."""
+    """Print a line for each number of trials that train together."""
     import tensorflow as tf
 
     from sweep.contract import Assignment, Devices

@@ -1,4 +1,4 @@
-"""Models of benchmarks/fused.py that are not among those of `trainables`."""
+"""Models for benchmarks/fused.py that are not among those of `trainables`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainables.keras_trainable import KerasTrainable
 
 
 class DigitsMLP(KerasTrainable):
-    """64-64-10 with batch normalization and dropout."""
+    """A dense network with layers of 64, 64 and 10 units, batch normalization and dropout."""
 
     def data(self, hp: Any) -> Any:
         x, y = load_digits(return_X_y=True)
@@ -38,7 +38,7 @@ class DigitsMLP(KerasTrainable):
 
 
 class TokenLSTM(KerasTrainable):
-    """An embedding and an LSTM, on tokens that are drawn: which of four pairs is among the sixteen?"""
+    """An embedding and an LSTM that find out which of four pairs is among sixteen random tokens."""
 
     def data(self, hp: Any) -> Any:
         rng = np.random.default_rng(0)

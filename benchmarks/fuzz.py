@@ -3,15 +3,16 @@
     python benchmarks/fuzz.py --minutes 30 --seed 0
     python benchmarks/fuzz.py --only 17
 
-What must not matter: replicas, micro-batches, XLA, what the worker trained before, an interruption. The last two give
-the same bits, also where authors keep state in their modules and change it at any moment (`fuzz_kept.py`), unless the
-trial says that it is not reproducible. The others add in another order, which in float32 makes 2e-6 of an array's scale
-after a dozen updates of these small, smooth models (in half precision two roundings). Where a trial blows rounding up
-(batch normalisation over two examples, Adam on a gradient that is zero but for rounding), the plain trial is trained
-again with its inputs moved by one rounding, and the other is different only if it is further off than ten times what
-that makes.
+The ways that must not matter are replicas, micro-batches, XLA, an earlier trial of the worker, and an interruption. The
+last two give the same bits, even if authors keep state in their modules and change it at any moment (`fuzz_kept.py`),
+unless the trial reports that it is not reproducible. The others sum in another order. In float32, that makes a
+difference of 2e-6 of an array's scale after a dozen updates of these small, smooth models (in half precision, of two
+roundings). Some trials amplify rounding (batch normalization over two examples, Adam on a gradient that is zero but for
+rounding). Then the plain trial is trained again with its inputs changed by one rounding, and the other trial counts as
+different only if it is off by more than ten times the effect of that.
 
-A line for each difference, with the number that reproduces it; the last line counts. Refusals by name are fine.
+Prints a line for each difference, with the number that reproduces it; the last line has the counts. Trials that are
+refused by a message of our own are fine.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from fuzz_recipes import Recipe, draw
 
 HERE = Path(__file__).parent
 PER_PROCESS = 40
-"""Trials of a process: graphs and programs of all of them stay in its memory."""
+"""Number of trials of a process, since graphs and programs of all of them stay in its memory."""
 STUCK_S = 300
 LEAST = 0.1
-"""What divides a difference at least: rounding is of the sums that a small number comes from."""
+"""Minimum scale by which a difference is divided, since small numbers have the rounding of the sums they come from."""
 BLOWN_UP = 10.0
 Values = Mapping[str, Any]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draw, compare and count; 1 if anything differs."""
+    """Draw, compare and count trials; return 1 if any of them differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0, help="number of the first trial")
@@ -88,7 +89,7 @@ def _parent(first: int, trials: int, deadline: float) -> int:
 
 
 def _some(first: int, count: int, deadline: float) -> Any:
-    """What a fresh process finds; where it ends by itself, the trial that it was at has ended it."""
+    """Yield the findings of a fresh process; if it crashes, the trial that it was training counts as different."""
     minutes = max(deadline - time.monotonic(), 1) / 60
     command = [sys.executable, __file__, "--child", *("--seed", str(first)), *("--trials", str(count))]
     with tempfile.TemporaryFile("w+") as errors:
@@ -134,7 +135,7 @@ def _child(numbers: range, deadline: float) -> None:
 
 
 def _looked_at(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """(kind, text): same, different or refused, and before that what else is to be counted."""
+    """Yield (kind, text) of a recipe: same, different or refused, and before that other kinds to count."""
     from fuzz_fit import by_fit, has_fit
 
     try:
@@ -168,7 +169,10 @@ def _looked_at(recipe: Recipe) -> Iterator[tuple[str, str]]:
 
 
 def _plain(recipe: Recipe) -> Recipe:
-    """On one device, in one part, in a fresh worker; batch statistics are of a part wherever there are parts."""
+    """Return the recipe for one device and a fresh worker, without micro-batches.
+
+    With batch normalization the micro-batches stay, because its statistics are those of a micro-batch.
+    """
     micro = recipe.micro if "bn" in recipe.params["layers"].split("+") else 1
     return dataclasses.replace(recipe, micro=micro, replicas=0, jit=False, resumed=False, twin=None)
 
@@ -178,7 +182,7 @@ def _nudged(recipe: Recipe, sign: int) -> Recipe:
 
 
 def _without(recipe: Recipe, straight: Values, name: str) -> str:
-    """Which of the recipe's ways it takes to differ."""
+    """Return in words how far each of the recipe's ways is off alone; "" if it has only one."""
     plain, taken = _plain(recipe), []
     ways = [
         way for way in ("micro", "replicas", "jit", "resumed", "twin") if getattr(recipe, way) != getattr(plain, way)
@@ -194,7 +198,7 @@ def _without(recipe: Recipe, straight: Values, name: str) -> str:
 
 
 def _raised(error: Exception) -> tuple[str, str]:
-    """A refusal is raised by our code, on purpose: by a line that says raise."""
+    """Return the kind and the text of an error: refused if a ``raise`` statement of `trainables` raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(HERE.parent / "trainables")]
     if frames[-1] in ours and (frames[-1].line or "").startswith("raise "):
@@ -209,7 +213,7 @@ def _short(text: str, size: int) -> str:
 
 
 def _off(expected: Values, found: Values, recipe: Recipe) -> tuple[float, str]:
-    """The largest difference relative to the scale of what differs, and where it is, of all that the latter has."""
+    """Return the largest difference relative to the scale of its array, and its name, of all values in ``found``."""
     if missing := set(found) - set(expected):
         return float("inf"), f"one alone has {', '.join(sorted(missing))}: it"
     worst, where = 0.0, "nothing"
@@ -229,7 +233,7 @@ def _off(expected: Values, found: Values, recipe: Recipe) -> tuple[float, str]:
 
 
 def _trained(recipe: Recipe) -> Values:
-    """Metrics of all epochs, and all state at the end."""
+    """Return the metrics of all epochs and all state at the end; one entry if it diverged or is not reproducible."""
     from fuzz_kept import anew
     from fuzz_models import author_of, of_the_model
     from small import go_on, metrics
@@ -269,7 +273,7 @@ def _trained(recipe: Recipe) -> Values:
 
 
 def _twin(author: Any, recipe: Recipe) -> None:
-    """The trial that the worker has trained before, however it ends."""
+    """Train the earlier trial of the worker; it may be refused or diverge."""
     from small import go_on
 
     try:

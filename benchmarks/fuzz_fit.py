@@ -1,4 +1,4 @@
-"""The trials of `fuzz.py` as plain Keras would train them: `compile`, `fit`, `evaluate`."""
+"""The trials of `fuzz.py`, trained by plain Keras with `compile`, `fit` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ WITHOUT = (
     *("lr_schedule", "warmup_steps", "sam_rho", "ema_momentum", "swa_from", "mixup", "layer_decay", "frozen_layers"),
     *("steps_per_epoch", "gradient_checkpointing"),
 )
-"""What `compile` does not have, or says in another way."""
+"""Parameters that `compile` does not have, or has in another form."""
 
 
 def has_fit(recipe: Recipe) -> bool:
-    """Whether Keras has all of it; on data that are the same each time, with parameters that stay at Keras's rules."""
+    """Return whether plain Keras can train the recipe to the same result."""
     params = recipe.params
     if recipe.author not in ("compiled", "stepped", "of_the_model") or params.get("split") == "drawn":
         return False
@@ -57,7 +57,7 @@ def has_fit(recipe: Recipe) -> bool:
 
 
 def by_fit(recipe: Recipe) -> dict[str, Any]:
-    """Metrics of all epochs and the model's weights."""
+    """Return the metrics of all epochs and the model's weights."""
     params, hp = recipe.params, Hyperparameters({n: v for n, v in recipe.params.items() if n != "seed"})
     author = AUTHORS[recipe.author if recipe.author != "stepped" else "compiled"]()
     before = keras.config.dtype_policy()
@@ -101,7 +101,7 @@ def _loss(params: dict[str, Any]) -> Any:
 
 
 def _weight(params: dict[str, Any], y: Any, weight: list[Any]) -> Any:
-    """Of each example; balanced classes as scikit-learn weighs them."""
+    """Return the weight of each example, with balanced classes as in scikit-learn; None without weights."""
     if params.get("class_weights") != "balanced":
         return weight[0] if weight else None
     labels = y.argmax(1) if y.ndim == 2 else y

@@ -1,6 +1,6 @@
-"""What the models of `fuzz.py` keep outside of their trials, in every kind of place: it counts what they change.
+"""State that the models of `fuzz.py` keep outside of their trials, in every kind of place; it counts their changes.
 
-A fresh process has it as this file says; `anew` is such a process.
+In a fresh process it is as this file defines it, and `anew` restores that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 PLAIN = ("number", "list", "table", "nested", "class attribute", "numpy")
-"""What a checkpoint holds: of all others it is said that a resumed trial is without them."""
+"""Kinds of state that a checkpoint contains; for the others, a message says that a resumed trial lacks them."""
 
 
 class Keeps:
@@ -99,7 +99,7 @@ MOMENTS = ("data", "model", "callbacks", "schedule", "on_epoch_begin", "on_epoch
 
 
 def level() -> float:
-    """Return a number that says how far everything has gone."""
+    """Return a number that reflects all changes so far."""
     counted = [NUMBER["is"], len(LIST), len(TABLE), len(SET), len(QUEUE), len(NESTED["a"]), float(ARRAY[0])]
     counted += [Keeps.number, len(Keeps.names), ADD(0), known(0), len(cached("a")), CALLBACK.count]
     counted += [float(OPTIMIZER.learning_rate) - 1.0, float(METRIC.result()), float(VARIABLE)]
@@ -107,7 +107,7 @@ def level() -> float:
 
 
 def at(moment: str, hp: Any) -> float:
-    """Return the level, and then change what the trial's parameter ``keeps`` names for this moment."""
+    """Return the level, then make the changes that the trial's parameter ``keeps`` names for this moment."""
     with tf.init_scope():
         found = level()
         for one in str(hp.get("keeps", "")).split("+"):
@@ -118,6 +118,6 @@ def at(moment: str, hp: Any) -> float:
 
 
 def anew() -> None:
-    """Be in a fresh process, as far as this module goes."""
+    """Import this module again, so that its state is that of a fresh process."""
     sys.modules.pop("fuzz_kept", None)
     importlib.import_module("fuzz_kept")

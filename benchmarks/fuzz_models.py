@@ -1,6 +1,6 @@
-"""The models of `fuzz.py`: small, smooth, and with everything in them that a loop can get wrong.
+"""The models of `fuzz.py`, which are small and smooth and contain everything that a loop can get wrong.
 
-What sets them apart are parameters, so that a recipe is a mapping of plain values.
+They differ only by parameters, so that a recipe is a mapping of plain values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VALIDATED = 20  # examples
 
 
 class Counter(layers.Layer):
-    """Counts the updates, and scales by what it has counted."""
+    """Counts updates, and scales its inputs by a function of the count."""
 
     def build(self, shape: Any) -> None:
         self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False, name="seen")
@@ -32,7 +32,7 @@ class Counter(layers.Layer):
 
 
 class MovingMean(layers.Layer):
-    """Takes off a moving mean of its own, which moves while training."""
+    """Subtracts a moving mean of its own, which it updates in training."""
 
     def build(self, shape: Any) -> None:
         self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False, name="mean")
@@ -45,14 +45,14 @@ class MovingMean(layers.Layer):
 
 
 class BatchMean(layers.Layer):
-    """Takes off the mean of the batch in training."""
+    """Subtracts half of the batch's mean in training."""
 
     def call(self, x: Any, training: bool = False) -> Any:
         return x - 0.5 * ops.mean(x, axis=0) if training else x
 
 
 class Noise(layers.Layer):
-    """Adds what `keras.random` draws, in training."""
+    """Adds random numbers of `keras.random` in training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,14 +63,14 @@ class Noise(layers.Layer):
 
 
 class SameNoise(layers.Layer):
-    """Adds the same numbers to each batch, in training."""
+    """Adds the same numbers to each batch in training."""
 
     def call(self, x: Any, training: bool = False) -> Any:
         return x + 0.1 * tf.random.stateless_normal(tf.shape(x), [1, 2], dtype=x.dtype) if training else x
 
 
 class Loss(layers.Layer):
-    """Adds a loss: a mean or a sum, always or in training."""
+    """Adds a mean or a sum to the loss, always or only in training."""
 
     def __init__(self, reduce: Callable[[Any], Any], *, always: bool) -> None:
         super().__init__()
@@ -104,16 +104,16 @@ LAYERS: dict[str, Callable[[], list[Any]]] = {
     "training_loss": lambda: [_dense(), Loss(ops.mean, always=False)],
     "sum_loss": lambda: [_dense(), Loss(ops.sum, always=False)],
 }
-"""What a model may be made of. The last Dense is added to each."""
+"""The layers that a model may consist of; the last Dense layer is added to each model."""
 
 
 def _added(model: Any) -> Any:
-    """What layers add to the loss, which in half precision is of that."""
+    """Return the sum of the losses that layers add, in float32 even if the model is in half precision."""
     return sum(ops.cast(loss, "float32") for loss in model.losses)
 
 
 class Compiled(KerasTrainable):
-    """Points or masked series; classes, shares of classes or numbers to predict."""
+    """A model of points or masked series that predicts classes, shares of classes or numbers."""
 
     def data(self, hp: Any) -> Any:
         count, target, weights = hp.integer("examples"), hp.get("target", "labels"), hp.get("weights", "none")
@@ -163,14 +163,14 @@ class Compiled(KerasTrainable):
 
 
 class Augmented(Compiled):
-    """Inputs with noise of their own."""
+    """A model whose inputs get noise by `augment`."""
 
     def augment(self, x: Any, hp: Any, draws: Any) -> Any:
         return x + self.live.number("spread", default=0.1) * draws.normal(x.shape[1:])
 
 
 def _each(batch: Any, outputs: Any) -> Any:
-    """The loss of each example, weighed."""
+    """Return the weighted loss of each example."""
     if outputs.shape[-1] == 2:
         found = keras.losses.mean_squared_error(batch.y, outputs)
     else:
@@ -180,7 +180,7 @@ def _each(batch: Any, outputs: Any) -> Any:
 
 
 class Stepped(Compiled):
-    """The same losses, by a step of the trainable's own."""
+    """A model with the same losses, computed by its own `train_step`."""
 
     def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
         outputs = model(batch.x, training=True)
@@ -190,7 +190,7 @@ class Stepped(Compiled):
 
 
 class Turns(Compiled):
-    """A judge and a maker, which is the model: two optimizers, one after the other."""
+    """A judge and a maker (the model), whose optimizers update one after the other."""
 
     at_once = False
 
@@ -215,7 +215,7 @@ class Turns(Compiled):
 
 
 class AtOnce(Turns):
-    """Both from one pass."""
+    """A judge and a maker that are updated from one pass."""
 
     at_once = True
 
@@ -235,7 +235,7 @@ class OwnStep(keras.Model):
 
 
 class OfTheModel(Compiled):
-    """A model that brings its own `train_step`."""
+    """A trainable whose Keras model has its own `train_step`."""
 
     def model(self, hp: Any) -> keras.Model:
         return OwnStep(*self.net(hp))
@@ -252,12 +252,12 @@ AUTHORS: dict[str, type[Compiled]] = {
 
 
 def _kept() -> Any:
-    """The module in which authors keep state, as it is in the present process."""
+    """Return the module in which authors keep state, as it was last imported."""
     return importlib.import_module("fuzz_kept")
 
 
 class Keeping:
-    """Beside one of these authors: looks at what is kept in `fuzz_kept.py` and changes it; its hooks report it."""
+    """A mix-in for these authors that reads and changes the state in `fuzz_kept.py`, and reports it as a metric."""
 
     def data(self, hp: Any) -> Any:
         (x, *rest), held_out = super().data(hp)  # type: ignore[misc]
@@ -288,11 +288,11 @@ KEEPING = {name: type(f"Keeping{kind.__name__}", (Keeping, kind), {}) for name, 
 
 
 def author_of(name: str, params: Any) -> Any:
-    """A new author of this name, one that keeps state between trials where the parameters say what."""
+    """Return a new author of this name, which keeps state between trials if the parameters have ``keeps``."""
     return (KEEPING if "keeps" in params else AUTHORS)[name]()
 
 
 def of_the_model(model: Any) -> dict[str, Any]:
-    """Its variables but for the states of generators."""
+    """Return the floating-point variables of a model, that is, all but the states of generators and counters."""
     found = ((f"variable {n}", np.array(v)) for n, v in enumerate(model.variables))
     return {name: value for name, value in found if value.dtype.kind == "f"}

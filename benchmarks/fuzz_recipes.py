@@ -1,4 +1,4 @@
-"""Random trials for `fuzz.py`: each is a function of its number alone."""
+"""Random trials for `fuzz.py`, each of which depends only on its number."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RATES = {
     "schedule_free_adamw": 0.003,
     "sgd": 0.03,
 }
-"""Every optimizer, with a rate at which a few updates stay tame."""
+"""Every optimizer, with a learning rate at which a few updates stay small."""
 SCHEDULES = ("linear", "polynomial", "exponential", "cosine", "cosine_restarts", "one_cycle", "step", "plateau")
 BODIES = (
     *("dense", "bn", "dropout", "norm", "gaussian", "spectral", "l2", "activity", "counter", "moving", "batch_mean"),
@@ -32,16 +32,16 @@ CARRIERS = (
     *("number", "list", "table", "set", "deque", "nested", "array", "class attribute", "class list", "closure"),
     *("default", "cache", "optimizer", "metric", "variable", "numpy"),
 )
-"""Where authors keep state between trials, of `fuzz_kept.py`; and when they change it."""
+"""The places of `fuzz_kept.py` in which authors keep state between trials; `MOMENTS` are the times of its changes."""
 MOMENTS = ("data", "model", "callbacks", "schedule", "on_epoch_begin", "on_epoch_end")
 KEEPS = 0.5
-"""Of the trials, how many keep some."""
+"""The share of trials that keep state."""
 HALF = {"mixed_bfloat16": 2.0**-8, "mixed_float16": 2.0**-11}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A trial, and another way to train it that must give the same."""
+    """A trial, and another way to train it that must give the same result."""
 
     number: int
     author: str
@@ -53,16 +53,16 @@ class Recipe:
     jit: bool
     resumed: bool
     twin: dict[str, Any] | None
-    """Parameters of the trial that the worker has trained before; None: a fresh worker."""
+    """Parameters of an earlier trial of the worker; None for a fresh worker."""
 
     @property
     def exact(self) -> bool:
-        """Whether the other way has the same bits: another worker, or an interruption, changes nothing."""
+        """True if the other way gives the same bits, as an earlier trial or an interruption changes nothing."""
         return self.micro == 1 and self.replicas <= 1 and not self.jit
 
     @property
     def tolerance(self) -> float:
-        """Relative to the scale of an array: what a dozen float32 updates differ by, or two roundings to half."""
+        """The tolerance relative to an array's scale, for a dozen updates in float32, or two roundings to half."""
         return 2e-6 if self.precision == "float32" else 2 * HALF[self.precision]
 
     @property
@@ -71,7 +71,7 @@ class Recipe:
         return 2.0**-22 if self.precision == "float32" else HALF[self.precision]
 
     def said(self) -> str:
-        """All that is not the default."""
+        """Return the recipe in words, without ways that are the default."""
         ways = {"micro": self.micro > 1, "replicas": self.replicas, "jit": self.jit, "resumed": self.resumed}
         other = [f"{name}={getattr(self, name)}" for name, there in ways.items() if there]
         worker = f" after {self.twin}" if self.twin is not None else ""
@@ -79,7 +79,7 @@ class Recipe:
 
 
 def draw(number: int) -> Recipe:
-    """The trial of this number."""
+    """Return the trial of this number."""
     rng = random.Random(number)
     author = rng.choices(("compiled", "augmented", "stepped", "turns", "at_once", "of_the_model"), (8, 1, 3, 1, 1, 1))[
         0
@@ -112,7 +112,7 @@ def draw(number: int) -> Recipe:
 
 
 def _keeping(rng: random.Random, recipe: Recipe) -> Recipe:
-    """The same trial, with state that its author keeps between trials, and so the trial before it."""
+    """Return the same trial with state that its author keeps between trials, also in the earlier trial."""
 
     def some() -> dict[str, str]:
         chosen = [f"{rng.choice(MOMENTS)}:{rng.choice(CARRIERS)}" for _ in range(rng.randint(1, 4))]
@@ -148,7 +148,7 @@ def _data(rng: random.Random) -> dict[str, Any]:
 
 
 def _numbers(rng: random.Random) -> dict[str, Any]:
-    """Optimizer, schedule, clipping."""
+    """Return parameters of the optimizer, the schedule and clipping."""
     optimizer = rng.choice(tuple(RATES))
     found: dict[str, Any] = {"optimizer": optimizer, "learning_rate": RATES[optimizer] * rng.choice((0.3, 1.0, 2.0))}
     if optimizer in ("sgd", "rmsprop") and rng.random() < 0.5:
@@ -166,7 +166,7 @@ def _numbers(rng: random.Random) -> dict[str, Any]:
 
 
 def _features(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
-    """What is rare; at most a few at a time."""
+    """Return rare parameters, mostly a few at a time."""
     found: dict[str, Any] = {}
     for name, values, chance in (
         ("sam_rho", (0.0, 0.02, 0.1), 0.12),
@@ -191,7 +191,7 @@ def _features(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _twin(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
-    """Another trial for the same worker: mostly of the same structure, for that is where state is shared."""
+    """Return another trial for the same worker, mostly of the same structure, because these share state."""
     found = {**params, "seed": params["seed"] + rng.randint(0, 1), "learning_rate": params["learning_rate"] * 3.0}
     changes: dict[str, Any] = {
         "batch_size": max(1, params["batch_size"] // 2),

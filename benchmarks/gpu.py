@@ -33,7 +33,7 @@ TOLERANCE = 2e-2  # of the first epoch's loss between a GPU and the CPU, in floa
 
 @dataclass(frozen=True)
 class Shape:
-    """How much is trained."""
+    """The size of the training."""
 
     images: int
     batch: int
@@ -47,7 +47,7 @@ TINY = Shape(images=32, batch=16, epochs=2, side=8, depth=2)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure line after line, and print each when it is known."""
+    """Measure one line after the other, and print each as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cpu", action="store_true", help="tiny shapes on the CPU")
     parser.add_argument("--minutes", type=float, default=10.0, help="no further line is begun after these")
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Everything to measure, the most important first."""
+    """Yield the name and the arguments of each line to measure, the most important first."""
     half = ("mixed_bfloat16",)
     for precision in ("float32", *half):
         for jit_compile in (False, True):
@@ -112,7 +112,7 @@ def measured(
     at_once: int = 1,
     jit_compile: bool | str = False,
 ) -> dict[str, Any]:
-    """Images a second and what else is known of one line; called in a process that measures nothing else."""
+    """Return the images per second and other figures of one line. On GPUs it runs in a process of its own."""
     shape = TINY if tiny else FULL
     if fit:
         return _fit(shape, int(gpus), precision)
@@ -122,7 +122,7 @@ def measured(
 
 
 class Beside:
-    """Lets trials in several processes train at the same time: all of them go on until all have for so long."""
+    """Keeps trials in several processes training until all of them have trained at the same time for a while."""
 
     def __init__(self, folder: Path, count: int, seconds: float) -> None:
         self._folder, self._count, self._seconds = folder, count, seconds
@@ -130,7 +130,7 @@ class Beside:
         self._given_up = time.monotonic() + 300
 
     def goes_on(self) -> bool:
-        """To be asked after each epoch."""
+        """Return whether to train another epoch. It must be called after each epoch."""
         (self._folder / str(os.getpid())).touch()
         if self._since is None and sum(1 for _ in self._folder.iterdir()) >= self._count:
             self._since = time.monotonic()
@@ -139,7 +139,7 @@ class Beside:
 
 
 def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[str, Any]:
-    """So many trials on one GPU, each with its share: what they compute together while all of them do."""
+    """Train several trials on one GPU, each with its share, and return their common speed while all of them train."""
     from sweep.runner import gpu_sharing
 
     share = 1 / at_once

@@ -68,7 +68,7 @@ def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
 
 
 def _mapped(path: Path, megabytes: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
-    """So much data as the workers of a machine share it: a file, of which each page is in memory."""
+    """Return data as the workers of a machine share it, a mapped file with all pages in memory; None for 0 MB."""
     if not megabytes:
         return None
     with path.open("wb") as file:

@@ -34,7 +34,7 @@ SAMPLE_S = 0.25
 
 @dataclass(frozen=True)
 class Measured:
-    """One row with one number of trials."""
+    """The figures of one row with one number of trials."""
 
     row: str
     trials: int
@@ -103,7 +103,7 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
 
 
 def sweep_command(trials: int, structures: int, epochs: int, results: Path) -> list[str]:
-    """The command of a user who runs the shipped file with other values."""
+    """Return the command of a user who runs the shipped file with other values."""
     values = rivals.grid(trials, structures)
     shipped = (ROOT / "search_spaces" / "lr_wd_aug.yaml").read_text().splitlines(keepends=True)
     file = results / "lr_wd_aug.yaml"
@@ -120,14 +120,14 @@ def _has_epoch(results: Path) -> bool:
 
 
 def _last_end(results: Path) -> float:
-    """When the last trial ended, in seconds since 1970; NaN without a log."""
+    """Return when the last trial ended, in seconds since 1970; NaN without a log."""
     lines = [line for path in results.glob("*/log.jsonl") for line in path.read_text().splitlines()]
     ends = [json.loads(line)["time"] for line in lines if '"event":"trial_ended"' in line]
     return max(ends, default=float("nan"))
 
 
 class _Watch:
-    """Looks at a process tree from a thread: its memory, and when its first epoch has ended."""
+    """Observes the memory of a process tree and the end of its first epoch, from a thread."""
 
     def __init__(self, root: int, first: Callable[[], bool]) -> None:
         self.peak_bytes, self.first_s = 0, float("nan")
@@ -137,7 +137,7 @@ class _Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop observing."""
         self._over.set()
         self._thread.join()
         if self.first_s != self.first_s and self._first():
@@ -154,7 +154,7 @@ class _Watch:
 
 
 def _resident_bytes(root: int) -> int:
-    """Of a process and all its descendants that are still linked to it."""
+    """Return the resident bytes of a process and of all its descendants that are still linked to it."""
     parents: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -173,7 +173,7 @@ def _resident_bytes(root: int) -> int:
 
 
 def _table(found: list[Measured]) -> str:
-    """One line per row and size: times, ratios to `sweep` and to `fit`, and what one more trial costs."""
+    """Return a line per row and size, with times, ratios to `fit` and to `sweep`, and the cost of one more trial."""
     at = {(one.row, one.trials): one for one in found}
     sizes = sorted({one.trials for one in found})
     heads = {

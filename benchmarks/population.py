@@ -70,7 +70,7 @@ WAYS = {
 
 
 def best(folder: Path, way: str, seed: int) -> float:
-    """Return the best last loss of all trials that trained to the end."""
+    """Return the best final loss of all trials that trained to the end."""
     name = f"{way}-{seed}"
     (folder / f"{name}.yaml").write_text(f"{FILE}{WAYS[way]}seed: {seed}\n")
     command = [sys.executable, "-m", "sweep", "run", f"{name}.yaml", "--inline", "-q"]
@@ -82,7 +82,7 @@ def best(folder: Path, way: str, seed: int) -> float:
 
 
 def main() -> None:
-    """Run and compare."""
+    """Run all methods and compare them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     seeds = range(parser.parse_args().seeds)

@@ -1,10 +1,10 @@
-"""A race of finalists against the same seeds for all: trainings, who is picked, and who is told apart by luck alone.
+"""Compare a race of finalists with training all of them on all seeds: cost, choice of the best, and errors.
 
     python benchmarks/racing.py [SWEEPS]
 
-Each simulated sweep tries 27 configurations once; the best 8 are given fresh seeds. ``spread`` is the standard
-deviation of the configurations' true scores over that of the noise; with 0 there is no difference to find, and whoever
-is told apart is told apart wrongly. ``uneven`` noise differs between configurations by a factor of three either way.
+Each simulated sweep tries 27 configurations once; the best 8 get fresh seeds. ``spread`` is the standard deviation of
+the configurations' true scores divided by that of the noise. With 0 there is no difference to find, so a configuration
+that drops out does so wrongly. ``uneven`` noise differs between configurations by a factor of three either way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Floats]] = {
 
 
 def raced(losses: Floats) -> tuple[list[int], int, bool]:
-    """Who is left of (racers, seeds), best first, how many trainings it took, and whether anybody dropped out."""
+    """Race ``losses`` (racers, seeds); return who is left, best first, the trainings used, and if any dropped out."""
     seeds = losses.shape[1]
     left, trainings = list(range(len(losses))), 0
     for done in range(1, seeds + 1):
@@ -44,7 +44,7 @@ def raced(losses: Floats) -> tuple[list[int], int, bool]:
 
 
 def simulate(noise: str, spread: float, seeds: int, sweeps: int, rng: np.random.Generator) -> dict[str, float]:
-    """Shares over simulated sweeps."""
+    """Return the figures of the table, as means over simulated sweeps."""
     draw, found = NOISES[noise], dict.fromkeys(("trainings", "told", "lost", "picked", "picked by all seeds"), 0.0)
     for _ in range(sweeps):
         true = rng.normal(size=TRIED) * spread

@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
-    """The events of one trial with the parameters, metrics and measures of a usual one."""
+    """Yield the events of one trial, with usual parameters, metrics and measures."""
     began = BEGAN + number
     params = {
         "learning_rate": numbers.random(),
@@ -61,7 +61,10 @@ def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
 
 
 def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
-    """Write the sweep: first with tables that lack the last trials, as where it was killed, then whole."""
+    """Write the sweep and yield its folder twice.
+
+    At first the tables lack the last trials, as after a kill; then they are complete.
+    """
     info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "spec": {"repeats": 1}}
     folder, numbers = ResultsFolder.create(results, "big", "", info), random.Random(0)
     with Log(folder.log) as log:
@@ -77,7 +80,7 @@ def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
 
 
 def measure(cwd: Path, repeats: int) -> dict[str, float]:
-    """The least of some tries, for each command."""
+    """Return the shortest time of ``repeats`` runs of each command."""
     took: dict[str, float] = {}
     for name, arguments in COMMANDS.items():
         for _ in range(repeats):

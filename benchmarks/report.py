@@ -65,7 +65,7 @@ DRAG = """async (kind) => {
 
 
 def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
-    """The events of one trial."""
+    """Yield the events of one trial."""
     began = BEGAN + number // WORKERS * 2.0 + number % WORKERS * 0.05
     rate, decay = 10 ** numbers.uniform(-4, -1), 10 ** numbers.uniform(-6, -2)
     units, optimizer = numbers.choice([8, 16, 32, 64]), numbers.choice(["sgd", "adam", "adamw"])
@@ -100,7 +100,7 @@ def make(results: Path, trials: int, epochs: int) -> ResultsFolder:
 
 
 def browse(page_file: Path) -> None:
-    """Open a report in Chromium and brush in it."""
+    """Open a report in Chromium, brush in it, and print the times."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:

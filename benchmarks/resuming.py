@@ -36,7 +36,7 @@ epochs: {epochs}
 
 
 def seconds(checkout: Path, folder: Path, *arguments: str) -> float:
-    """Run a command of a checkout in a folder, and return its seconds."""
+    """Run a command of a checkout in a folder, and return the seconds that it took."""
     own = checkout / ".venv" / "bin" / "python"
     python = str(own) if own.exists() and checkout != HERE else sys.executable
     paths = os.pathsep.join([str(checkout), str(folder)])
@@ -47,7 +47,7 @@ def seconds(checkout: Path, folder: Path, *arguments: str) -> float:
 
 
 def prepared(checkout: Path, folder: Path, trials: int, epochs: int) -> None:
-    """Train a sweep, and set its results aside: each measurement goes on from a copy."""
+    """Train a sweep and set its results aside, so that each measurement can resume a copy."""
     folder.mkdir()
     (folder / "quick.py").write_text(TRAINABLE.format(epochs=epochs))
     (folder / "long.yaml").write_text(SWEEP.format(trials=trials, epochs=epochs))
@@ -57,7 +57,7 @@ def prepared(checkout: Path, folder: Path, trials: int, epochs: int) -> None:
 
 
 def resumed(checkout: Path, folder: Path, trials: int) -> float:
-    """Go on for one more trial, and return the seconds."""
+    """Resume a copy of the sweep for one more trial, and return the seconds that it took."""
     shutil.rmtree(folder / "results", ignore_errors=True)
     shutil.copytree(folder / "kept", folder / "results")
     return seconds(checkout, folder, "resume", "long", "--run-cap", str(trials + 1))

@@ -29,9 +29,9 @@ Trial = dict[str, Any]
 
 
 def grid(trials: int, structures: int = 1) -> dict[str, list[Any]]:
-    """The values of each parameter; their product has 3, 27, 54, 81 or 108 elements.
+    """Return the values of each parameter; their product has 1 to 3, 9, 18 and so on up to 108 elements.
 
-    Of three structures: nets of three widths, in place of three strengths of augmentation.
+    With three structures, there are nets of three widths instead of three strengths of augmentation.
     """
     third: dict[str, list[Any]] = {"augmentation": list(STRENGTHS)} if structures == 1 else {"filters": list(FILTERS)}
     if trials <= 3:
@@ -41,12 +41,12 @@ def grid(trials: int, structures: int = 1) -> dict[str, list[Any]]:
 
 
 def combinations(values: dict[str, list[Any]]) -> list[Trial]:
-    """All trials of the grid."""
+    """Return all trials of a grid."""
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
 def spanned(trials: list[Trial]) -> dict[str, list[Any]]:
-    """The grid of all these trials."""
+    """Return the grid that has these trials."""
     return {name: list(dict.fromkeys(trial[name] for trial in trials)) for name in trials[0]}
 
 
@@ -54,7 +54,7 @@ def spanned(trials: list[Trial]) -> dict[str, list[Any]]:
 
 
 def load() -> tuple[Any, Any, Any, Any]:
-    """The digits as `trainables.digits_cnn` splits them."""
+    """Return the digits, split as in `trainables.digits_cnn`."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -67,7 +67,7 @@ def load() -> tuple[Any, Any, Any, Any]:
 
 
 def model(trial: Trial, epochs: int, updates: int) -> Any:
-    """The net of `trainables.digits_cnn`, compiled."""
+    """Return the network of `trainables.digits_cnn`, compiled."""
     import keras
     import tensorflow as tf
 
@@ -120,7 +120,7 @@ def model(trial: Trial, epochs: int, updates: int) -> Any:
 
 
 def fit(trial: Trial, epochs: int, marker: str | None, callbacks: tuple[Any, ...] = (), data: Any = None) -> float:
-    """Train one trial; the first epoch that ends creates the marker. Returns the last validation accuracy."""
+    """Train one trial and return its last validation accuracy; the first epoch that ends creates the marker."""
     import keras
 
     x, x_val, y, y_val = data or load()
@@ -141,14 +141,14 @@ def fit(trial: Trial, epochs: int, marker: str | None, callbacks: tuple[Any, ...
 
 
 def loop(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """A loop in a script."""
+    """Train all trials in a loop, as in a script."""
     data = load()
     for trial in trials:
         fit(trial, epochs, marker, data=data)
 
 
 def optuna(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """`study.optimize` in this process."""
+    """Run `study.optimize` in this process."""
     import optuna as library
 
     data, values = load(), spanned(trials)
@@ -163,7 +163,7 @@ def optuna(trials: list[Trial], epochs: int, marker: str | None) -> None:
 
 
 def keras_tuner(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """`GridSearch.search` in this process."""
+    """Run `GridSearch.search` in this process."""
     import keras
     import keras_tuner as library
 
@@ -183,7 +183,7 @@ def keras_tuner(trials: list[Trial], epochs: int, marker: str | None) -> None:
 
 
 def ray_tune(trials: list[Trial], epochs: int, marker: str | None, *, reuse: bool = False) -> None:
-    """`Tuner.fit` with a function that calls `Model.fit` with Ray's callback for Keras; one CPU per trial."""
+    """Run `Tuner.fit` with a function that calls `Model.fit` with Ray's callback for Keras; one CPU per trial."""
     from ray import tune
 
     def train(config: Trial) -> None:
@@ -204,12 +204,12 @@ def ray_tune(trials: list[Trial], epochs: int, marker: str | None, *, reuse: boo
 
 
 def ray_tune_reuse(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """The same with `reuse_actors=True`."""
+    """Run the same with `reuse_actors=True`."""
     ray_tune(trials, epochs, marker, reuse=True)
 
 
 def steady(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """Prints as JSON what all epochs of all trials take in `Model.fit` alone: one compiled model, warmed up."""
+    """Print as JSON how long all epochs of all trials take in `Model.fit` alone, with one compiled, warm model."""
     import keras
 
     class Clock(keras.callbacks.Callback):
@@ -225,7 +225,7 @@ def steady(trials: list[Trial], epochs: int, marker: str | None) -> None:
 
 
 def imports(trials: list[Trial], epochs: int, marker: str | None) -> None:
-    """Prints as JSON what `import tensorflow` and a local Ray take, one after the other, before anything is trained."""
+    """Print as JSON how long the import of Ray and TensorFlow and the start of a local Ray take, without training."""
     began = time.perf_counter()
     import ray
     import tensorflow  # noqa: F401 - it is the import that counts

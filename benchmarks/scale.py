@@ -51,20 +51,20 @@ ROOM = 2  # trials at a time
 
 
 class Marks:
-    """Seconds and memory of this process at the beginning and after each tenth of the trials."""
+    """Records the seconds and the memory of this process at the beginning and after each tenth of the trials."""
 
     def __init__(self, trials: int) -> None:
         self._trials = trials
         self.begin()
 
     def begin(self) -> None:
-        """All before this does not count."""
+        """Start the measurement; nothing before this counts."""
         self.ended = 0
         self._began = time.perf_counter()
         self.found = [(0, 0.0, resident_bytes())]
 
     def add(self, *, last: bool = False) -> None:
-        """A trial has ended, or all is over."""
+        """Record that a trial has ended or, with ``last``, that everything is over."""
         self.ended += not last
         if last or self.ended % max(self._trials // 10, 1) == 0:
             took_s = time.perf_counter() - self._began
@@ -72,13 +72,13 @@ class Marks:
 
 
 def resident_bytes() -> int:
-    """Memory of this process as the kernel counts it."""
+    """Return the memory of this process as the kernel counts it."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def measure(kind: str, trials: int) -> dict[str, Any]:
-    """Run so many trials in this process."""
+    """Run ``trials`` trials in this process; return the marks and the number of files."""
     marks = Marks(trials)
     with tempfile.TemporaryDirectory() as scratch:
         if kind == "Ray Tune":
@@ -163,7 +163,7 @@ def _tune(trials: int, marks: Marks, scratch: str) -> None:
 
 
 def describe(kind: str, found: dict[str, Any]) -> str:
-    """One line for the whole, and one for each tenth."""
+    """Return a line with the totals, and lines with the time and the memory of each tenth."""
     marks = found["marks"]
     (_, _, before), (first, first_s, first_bytes) = marks[:2]
     trials, took_s, after = marks[-1]

@@ -24,7 +24,7 @@ MODELS = {"digits": "trainables.digits_cnn:DigitsCNN", "resnet20": "trainables.c
 
 
 def measure(model: str, devices: int, batch: int, *, simulated: bool, ranks: Any = None) -> dict[str, Any]:
-    """Examples a second over the epochs after the first, and the first epoch's loss."""
+    """Return examples per second and milliseconds per update after the first epoch, and the first epoch's loss."""
     import importlib
 
     from sweep.contract import Assignment, Devices
@@ -47,7 +47,7 @@ def measure(model: str, devices: int, batch: int, *, simulated: bool, ranks: Any
 
 
 def of_workers(model: str, batch: int, *, simulated: bool) -> None:
-    """Print milliseconds an update by processes x devices, all with the same global batch."""
+    """Print the milliseconds per update by processes x devices, all with the same global batch."""
     print(f"{model}, global batch {batch}, {'logical CPU devices' if simulated else 'GPUs'}, float32")
     print("workers x devices  ms an update  loss of epoch 1", flush=True)
     for workers, devices in ((1, 1), (1, 2), (2, 1)):
@@ -72,7 +72,7 @@ def of_workers(model: str, batch: int, *, simulated: bool) -> None:
 
 
 def gpus() -> int:
-    """GPUs of this machine."""
+    """Return the number of GPUs of this machine."""
     from sweep.store import sweep_info
 
     return len(sweep_info.gpus())

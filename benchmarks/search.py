@@ -49,17 +49,17 @@ LOSS = Objective("loss", "minimize")
 
 
 class Method(Protocol):
-    """What is asked for trials; they are named by their numbers."""
+    """A search method, which is asked for trials and identifies them by their numbers."""
 
     def ask(self) -> tuple[int, Params] | None:
-        """Return the trial that a free worker trains, from where it is; None: the worker waits for a report."""
+        """Return the trial that a free worker trains on; None if the worker must wait for a report."""
 
     def report(self, trial: int, epoch: int, loss: float) -> bool:
-        """Learn from an epoch; return whether the trial goes on. It may be asked for again later."""
+        """Learn from an epoch; return whether the trial continues. If not, `ask` may return it again later."""
 
 
 class OwnMethod:
-    """A searcher and a scheduler of sweep, between which it passes events on as the coordinator does."""
+    """A searcher and a scheduler of sweep, which get events as from the coordinator."""
 
     def __init__(self, searcher: Searcher, scheduler: Scheduler, epochs: int) -> None:
         self._searcher, self._scheduler, self._epochs = searcher, scheduler, epochs
@@ -94,7 +94,7 @@ class OwnMethod:
         return trial in self._running
 
     def _released(self) -> int | None:
-        """Return a trial that pauses and is to go on."""
+        """Return a paused trial that may continue, and remove it from the paused ones; None if there is none."""
         for trial in self._paused:
             if self._pausing is not None and self._pausing.holds(trial) is None:
                 self._paused.remove(trial)
@@ -112,7 +112,7 @@ class OwnMethod:
 
 
 class OptunaMethod:
-    """A sampler of Optuna as its users get it."""
+    """An Optuna sampler with its defaults, as its users get it."""
 
     def __init__(self, which: str, task: Task, seed: int) -> None:
         import optuna
@@ -138,7 +138,7 @@ class OptunaMethod:
 
 
 def build_method(name: str, task: Task, seed: int, budget: int, workers: int) -> Method:
-    """Return a method by its name, for a budget of full trainings."""
+    """Return the method of a name, for a budget in full trainings."""
     if name.startswith("optuna/"):
         return OptunaMethod(name.removeprefix("optuna/"), task, seed)
     method, _, rule_text = name.partition("+")
@@ -161,7 +161,7 @@ def parse_rule(text: str) -> EarlyTermination:
 
 @dataclass(slots=True)
 class Run:
-    """What a method found with a budget: the loss of the best, whenever it changed."""
+    """The result of a method with a budget: the loss of the best configuration at each change."""
 
     method: str
     task: str
@@ -176,13 +176,13 @@ class Run:
     slowest_s: float = 0.0
 
     def loss_at(self, epochs: float) -> float:
-        """Return the loss of the best after so many epochs; infinite before the first."""
+        """Return the loss of the best configuration after so many epochs; infinite before the first result."""
         place = int(np.searchsorted(np.array(self.epochs), epochs, side="right")) - 1
         return self.losses[place] if place >= 0 else math.inf
 
 
 def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> None:
-    """Spend a run's budget."""
+    """Simulate the trainings of a run until its budget is spent, or until no trial is left."""
     clock: list[tuple[float, int, int]] = []  # when the next epoch of a trial ends, and the order in which that began
     curves: dict[int, np.ndarray] = {}
     known: dict[int, Params] = {}
@@ -223,12 +223,12 @@ def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> N
 
 
 def load_runs(path: Path) -> list[Run]:
-    """Return the runs of a file, if it is there."""
+    """Return the runs of a file; [] if it does not exist."""
     return [Run(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def interval(by_task: Sequence[float]) -> tuple[float, float]:
-    """Return a 95 % interval of a mean over tasks."""
+    """Return the 95 % bootstrap interval of a mean over tasks."""
     values = np.array(by_task)
     picks = np.random.default_rng(0).integers(0, len(values), (5000, len(values)))
     low, high = np.quantile(values[picks].mean(axis=1), [0.025, 0.975])
@@ -236,7 +236,7 @@ def interval(by_task: Sequence[float]) -> tuple[float, float]:
 
 
 def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) -> Iterator[str]:
-    """Yield the lines of the mean regrets of each method."""
+    """Yield the lines of a table with the mean regrets of each method."""
     by_name = {task.name: task for task in tasks}
     methods = dict.fromkeys(run.method for run in runs)
     width = max(map(len, methods))

@@ -1,4 +1,4 @@
-"""The tasks of `search.py`: what a training of a configuration would have reported, out of tables and a surrogate.
+"""The tasks of `search.py`, which take the losses of a training from a table or a surrogate.
 
 - ``crossing``: a recorded table of 400 configurations, in which quick starters do not end best. It is part of the
   repository, in `search_crossing.json`.
@@ -55,11 +55,11 @@ class Task(ABC):
         """Return the loss after each epoch of one training."""
 
     def final(self, params: Params, seen: float) -> float:
-        """Return the final loss of a configuration over all seeds, of which one was ``seen``."""
+        """Return the mean final loss of a configuration over all seeds, or if unknown ``seen``, that of a training."""
         return seen
 
     def seconds(self, params: Params) -> float:
-        """Return how long an epoch takes, in any unit."""
+        """Return the duration of an epoch, in any unit."""
         return 1.0
 
     def regret(self, loss: float) -> float:
@@ -68,7 +68,7 @@ class Task(ABC):
 
 
 class RecordedTable(Task):
-    """A grid of which all curves were recorded, at some epochs; between these they are straight."""
+    """A grid whose curves were all recorded at some epochs; between these they are interpolated linearly."""
 
     def __init__(self, name: str, path: Path) -> None:
         super().__init__(name)
@@ -88,7 +88,7 @@ class RecordedTable(Task):
 
 
 class Surrogate(Task):
-    """LCBench on one data set, as a network has learnt it."""
+    """LCBench on one data set, as learned by a neural network."""
 
     epochs = 52
     space = Space(
@@ -145,7 +145,7 @@ class Surrogate(Task):
 
 
 class Final(Task):
-    """A grid of which only final losses are known, over several seeds. A trial has one of them."""
+    """A grid of which only the final losses with several seeds are known; a trial has one of them."""
 
     epochs = 1
 
@@ -162,7 +162,7 @@ class Final(Task):
 
     @staticmethod
     def _domain(name: str, values: list[Any]) -> Domain:
-        """Return the domain of a parameter; ordered values are whole numbers, their places, for every method alike."""
+        """Return the domain of a parameter. Ordered values are represented by their indices, for every method."""
         if name in ("activation_fn_1", "activation_fn_2", "lr_schedule"):
             return Categorical(tuple(values))
         return IntUniform(0, len(values) - 1)
@@ -195,7 +195,7 @@ def _grid(package: Path, benchmark: str) -> dict[str, list[Any]]:
 
 
 def load_tasks(kind: str, path: Path | None) -> list[Task]:
-    """Return the tasks of a kind, as ``lcbench``, or the one of a name, as ``lcbench-3945``."""
+    """Return the tasks of a kind such as ``lcbench``, or the one of a name such as ``lcbench-3945``."""
     kind, _, one = kind.partition("-")
     names = (one,) if one else DATA_SETS[kind]
     if kind == "crossing":

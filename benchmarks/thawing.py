@@ -41,7 +41,7 @@ RULES = {"asha": Asha(), "asha_promotion": AshaPromotion(), "pasha": Pasha(), "f
 
 
 class OneEpoch(PausingScheduler):
-    """The control: all pause after an epoch, and in the end the best of them goes on."""
+    """The control: all trials pause after one epoch, and in the end the best of them continues."""
 
     def __init__(self, objective: Objective) -> None:
         super().__init__("one epoch", objective, (1,))
@@ -55,7 +55,7 @@ class OneEpoch(PausingScheduler):
 
 
 def record(name: str, tables: Path) -> None:
-    """Train all configurations of a task to their ends, in this process."""
+    """Train all configurations of a task to their last epoch, in this process."""
     _, metric, parameters = TASKS[name]
     file = {
         "name": name,
@@ -85,7 +85,7 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
 
 
 def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
-    """Print a table's rows; which rules came as far as ASHA with a third of its epochs."""
+    """Print the rows of a table; return by rule whether it reached ASHA's score with a third of its epochs."""
     folder = ResultsFolder(tables / name)
     goal = objective(*folder.read_info().objectives[0])
     curves, _ = replay.curves(log.read(folder.log), lambda params: EPOCHS)
@@ -107,7 +107,7 @@ def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
 
 
 def main() -> None:
-    """Record what is missing, replay, and say where the goal is met."""
+    """Record missing tables, replay all, and print where the goal is met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=Path, help="the folder of the recorded tables")
     parser.add_argument("--orders", type=int, default=20)

@@ -1,6 +1,6 @@
-"""Five small trainings in NumPy and scikit-learn, whose curves `thawing.py` records: of each kind, another question.
+"""Five small trainings of different kinds in NumPy and scikit-learn, whose curves `thawing.py` records.
 
-An epoch takes some milliseconds. None of them knows how many epochs it is to have, but for a cosine schedule.
+An epoch takes some milliseconds. Except for cosine schedules, nothing in them depends on the number of epochs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EPOCHS = 81
 
 
 class _Network:
-    """Two layers with ReLU and dropout between them, cross-entropy, and momentum or Adam."""
+    """A network of two layers, with ReLU and dropout between them, trained on cross-entropy by momentum or Adam."""
 
     def __init__(self, sizes: tuple[int, int, int], hp: Any, seed: int) -> None:
         inputs, hidden, outputs = sizes
@@ -105,13 +105,13 @@ def _digits() -> tuple[Numbers, Labels, Numbers, Labels]:
 
 
 def _noisy() -> tuple[Numbers, Labels, Numbers, Labels]:
-    """A tenth of the labels is wrong, and few examples: who trains long learns them by heart."""
+    """Return few examples, of which a tenth has random labels; a long training memorizes them."""
     x, y = make_classification(2400, 40, n_informative=8, n_classes=4, flip_y=0.1, class_sep=1.4, random_state=0)
     return x[:800], y[:800], x[1200:], y[1200:]
 
 
 def _letters() -> tuple[Numbers, Labels, Numbers, Labels]:
-    """The next character of the descriptions of scikit-learn's datasets, by the four before it."""
+    """Return characters of scikit-learn's dataset descriptions, four as inputs and the next one as target."""
     loaders = (load_digits, load_wine, load_breast_cancer, load_iris, load_diabetes)
     text = " ".join(" ".join(loader().DESCR.lower().split()) for loader in loaders)
     known = sorted({letter for letter in text if text.count(letter) > 40})
@@ -126,17 +126,17 @@ DIGITS, NOISY, LETTERS = _digits(), _noisy(), _letters()
 
 
 def digits(hp: Any, report: Any) -> None:
-    """Tell digits apart; an accuracy."""
+    """Classify digits; report the accuracy."""
     _fit(DIGITS, hp, report, "val_accuracy")
 
 
 def noisy(hp: Any, report: Any) -> None:
-    """Tell four kinds apart whose labels are partly wrong; a cross-entropy that rises where one overfits."""
+    """Classify four classes with partly wrong labels; report the cross-entropy, which rises with overfitting."""
     _fit(NOISY, hp, report, "val_loss")
 
 
 def letters(hp: Any, report: Any) -> None:
-    """Guess the next character; a cross-entropy."""
+    """Predict the next character; report the cross-entropy."""
     _fit(LETTERS, hp, report, "val_loss")
 
 
@@ -144,7 +144,7 @@ X, Y = make_friedman1(1200, noise=1.0, random_state=0)
 
 
 def boosting(hp: Any, report: Any) -> None:
-    """Boost trees, three an epoch; a squared error. Small rates begin slowly and end well."""
+    """Boost three trees per epoch; report the squared error. Small learning rates begin slowly and end well."""
     model = GradientBoostingRegressor(
         learning_rate=hp["learning_rate"],
         max_depth=int(hp["max_depth"]),
@@ -172,7 +172,7 @@ PAIRS, RATINGS = _ratings()
 
 
 def ratings(hp: Any, report: Any) -> None:
-    """Factorize a matrix of ratings; a squared error."""
+    """Factorize a matrix of ratings; report the squared error."""
     rng, rank = np.random.default_rng(report.seed), int(hp["rank"])
     users, items = (hp["spread"] * rng.normal(size=(count, rank)) for count in (120, 80))
     rate, decay = hp["learning_rate"], hp["weight_decay"]

@@ -51,7 +51,7 @@ run_cap: {trials}
 
 @dataclass(frozen=True)
 class Load:
-    """What is trained: so many trials at a time, each of so many epochs."""
+    """A number of concurrent trials, with a number of epochs each."""
 
     name: str
     trials: int
@@ -61,7 +61,7 @@ class Load:
 
     @property
     def cpus(self) -> float:
-        """Of a trial: all of them fit at once."""
+        """CPUs of a trial, so that all trials fit at the same time."""
         return min((os.cpu_count() or 1) / self.trials, 1.0)
 
 
@@ -72,7 +72,7 @@ LOADS = (
 
 
 def meet(gate: str, trials: int) -> float:
-    """Wait until all trials have begun, for their workers do not start together; returns the time then."""
+    """Wait until all trials have begun, as their workers do not start together; return the time then."""
     Path(gate).mkdir(exist_ok=True)
     (Path(gate) / str(os.getpid())).touch()
     while sum(1 for _ in Path(gate).iterdir()) < trials:
@@ -81,7 +81,7 @@ def meet(gate: str, trials: int) -> float:
 
 
 def pause(began: float, epochs: int, pause_s: float) -> None:
-    """Wait until so many epochs may have been trained; whoever is late catches up."""
+    """Wait until the time at which ``epochs`` epochs are due; a trial that is late does not wait."""
     time.sleep(max(began + epochs * pause_s - time.perf_counter(), 0.0))
 
 
@@ -113,7 +113,7 @@ class Trivial:
 
 
 class Plain(tune.Trainable):
-    """The same for Tune alone."""
+    """The same as `Trivial`, as a trainable of Tune alone."""
 
     def setup(self, config: dict[str, object]) -> None:
         self.began = 0.0
@@ -125,7 +125,7 @@ class Plain(tune.Trainable):
 
 
 class Clock:
-    """Time between the first and the last report."""
+    """Measures the time between the first and the last report."""
 
     def __init__(self) -> None:
         self._first = self._last = 0.0
@@ -140,7 +140,7 @@ class Clock:
 
 
 class Ticking(tune.Callback):
-    """Tells the clock of each report."""
+    """Passes each report on to the clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -150,14 +150,14 @@ class Ticking(tune.Callback):
 
 
 class NoLog:
-    """Stands in for the log."""
+    """A log that keeps nothing."""
 
     def append(self, events: Sequence[Event]) -> None:
-        """Forget them."""
+        """Discard the events."""
 
 
 class StopsNothing:
-    """A scheduler; ``decides`` makes a step of Tune of each epoch."""
+    """A scheduler that stops no trial; with ``decides``, each epoch is a step of Tune."""
 
     def __init__(self, *, decides: bool) -> None:
         self._decides = decides
@@ -170,7 +170,7 @@ class StopsNothing:
 
 
 def ours(load: Load, *, logged: bool) -> float:
-    """Seconds for all epochs through our driver."""
+    """Return the seconds for all epochs through our driver."""
     devices = Devices(cpus=load.cpus)
     with tempfile.TemporaryDirectory() as scratch:
         gate = Path(scratch) / "gate"
@@ -201,7 +201,7 @@ def ours(load: Load, *, logged: bool) -> float:
 
 
 def plain(load: Load, *, loggers: bool) -> float:
-    """Seconds for the same epochs through Tune alone, to which each is a result."""
+    """Return the seconds for the same epochs through Tune alone, for which each is a result."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0" if loggers else "1"
     with tempfile.TemporaryDirectory() as scratch:
         clock = Clock()
@@ -230,7 +230,7 @@ def main() -> None:
 
 
 def compare(load: Load, rounds: int) -> None:
-    """Run all kinds in turns, and print."""
+    """Run all kinds in turns, and print their medians."""
     kinds = {
         "our driver, no log": lambda: ours(load, logged=False),
         "our driver, log and tables": lambda: ours(load, logged=True),

@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def timed(tree: Path, name: str, replicas: int, epochs: int) -> tuple[float, float]:
-    """Milliseconds of an update, and seconds to the first one."""
+    """Return the milliseconds of an update, and the seconds to the first one."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     command = [sys.executable, "-c", TIMED, name, str(replicas), json.dumps(MODELS[name]), str(epochs)]
     ran = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)

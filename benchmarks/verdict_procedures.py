@@ -32,9 +32,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Test = Callable[[Floats], tuple[Floats, Floats]]
-"""Of (sweeps, seeds, configurations): p-values of all being alike, (sweeps,), and t of each behind the first."""
+"""Takes scores, (sweeps, seeds, configurations); returns p of all being alike, (sweeps,), and t behind the best."""
 Procedure = Callable[[Floats], Floats]
-"""Of (sweeps, seeds, configurations): adjusted p-values, (sweeps, configurations)."""
+"""Takes scores, (sweeps, seeds, configurations); returns adjusted p-values, (sweeps, configurations)."""
 
 ALPHA = 0.05
 LEAD = 1.2 * math.sqrt(2)  # standard deviations of one score: 1.2 of a paired difference
@@ -69,17 +69,17 @@ PROMISED = tuple(NOISES)[:7]
 
 
 def pair_squares(scores: Floats) -> Floats:
-    """(sweeps, configurations, configurations): sums of squared differences over seeds, which signs leave alone."""
+    """Return sums of squared differences over seeds, (sweeps, configurations, configurations); signs do not matter."""
     products = np.einsum("snk,snl->skl", scores, scores)
     own = np.einsum("skk->sk", products)
     return np.asarray(own[:, :, None] + own[:, None, :] - 2 * products)
 
 
 def behind(means: Floats, squares: Floats, all_squares: Floats, seeds: int, pooled: float) -> Floats:
-    """Return t of each configuration behind the first.
+    """Return t of each configuration behind the one with the best mean.
 
-    ``squares`` are of the differences to the first, ``all_squares`` the mean over all pairs; ``pooled`` is the weight
-    of the spread of all pairs against that of the pair itself.
+    ``squares`` are those of the differences to the best one, ``all_squares`` the mean over all pairs. ``pooled`` is the
+    weight of the spread of all pairs; the spread of the pair itself has the rest.
     """
     count = means.shape[-1]
     gaps = means.max(axis=-1, keepdims=True) - means
@@ -95,7 +95,7 @@ def of_first(squares: Floats, first: npt.NDArray[np.int64]) -> Floats:
 
 
 def by_signs(pooled: float) -> Test:
-    """All signs of a seed change together; the first is chosen anew for each pattern."""
+    """Return a test in which all signs of a seed change together; the best one is chosen again for each pattern."""
 
     def test(scores: Floats) -> tuple[Floats, Floats]:
         seeds, count = scores.shape[1:]
@@ -115,7 +115,7 @@ def by_signs(pooled: float) -> Test:
 
 
 def by_labels(pooled: float) -> Test:
-    """The scores of a seed change places between the configurations."""
+    """Return a test in which the scores of a seed are permuted among the configurations."""
 
     def test(scores: Floats) -> tuple[Floats, Floats]:
         _, seeds, count = scores.shape
@@ -136,7 +136,10 @@ def exceeded(t: Floats) -> tuple[Floats, Floats]:
 
 
 def by_normal_noise(pooled: float) -> Test:
-    """The quantiles of the same statistic in normal noise of one spread (Tukey's range where all is pooled)."""
+    """Return a test by quantiles of the same statistic in normal noise of one spread.
+
+    If all is pooled, this is Tukey's range.
+    """
 
     def statistic(scores: Floats) -> Floats:
         scores = scores - scores.mean(axis=2, keepdims=True)
@@ -160,7 +163,7 @@ def by_normal_noise(pooled: float) -> Test:
 
 
 def by_bootstrap(scores: Floats) -> tuple[Floats, Floats]:
-    """T_R of Hansen, Lunde and Nason (2011), seeds drawn with replacement."""
+    """Test by T_R of Hansen, Lunde and Nason (2011), with seeds drawn with replacement."""
     seeds = scores.shape[1]
     drawn = np.random.default_rng(7).integers(0, seeds, (RESAMPLES, seeds))
     means = scores.mean(axis=1)
@@ -173,7 +176,10 @@ def by_bootstrap(scores: Floats) -> tuple[Floats, Floats]:
 
 
 def step_down(test: Test) -> Procedure:
-    """While those that are left are not all alike, the one furthest behind is worse (model confidence set)."""
+    """Return the procedure of a model confidence set.
+
+    While those that are left are not all alike, the one furthest behind is worse.
+    """
 
     def procedure(scores: Floats) -> Floats:
         sweeps, _, count = scores.shape
@@ -194,7 +200,7 @@ def step_down(test: Test) -> Procedure:
 
 
 def sign_patterns(seeds: int) -> Floats:
-    """Half of all patterns: opposite ones say the same of a pair."""
+    """Return half of all patterns, since opposite ones are equivalent for a pair; a sample for ten seeds or more."""
     if seeds <= 9:
         return 1.0 - 2.0 * (np.arange(2 ** (seeds - 1))[:, None] >> np.arange(seeds) & 1)
     signs = 1.0 - 2.0 * np.random.default_rng(5).integers(0, 2, (2 * PATTERNS, seeds))
@@ -210,7 +216,10 @@ def holm(p: Floats) -> Floats:
 
 
 def of_pairs(*, all_pairs: bool) -> Procedure:
-    """Signs, Holm over the comparisons with the first; and the step-down over all pairs (Westfall and Young)."""
+    """Return the procedure of sign tests of pairs, with Holm's adjustment over the comparisons with the best one.
+
+    With ``all_pairs``, they are also adjusted by the step-down over all pairs (Westfall and Young).
+    """
 
     def one(scores: Floats) -> Floats:
         count, first = scores.shape[1], int(scores.mean(axis=0).argmax())
@@ -235,7 +244,7 @@ def of_pairs(*, all_pairs: bool) -> Procedure:
 
 
 def hsu(scores: Floats) -> Floats:
-    """Multiple comparisons with the best (Hsu 1984): each against the rest, by Dunnett's quantile."""
+    """Return p-values of comparisons with the best (Hsu 1984), each against the rest, by Dunnett's quantile."""
 
     def statistic(table: Floats) -> tuple[Floats, Floats]:
         seeds, count = table.shape[1:]
@@ -268,7 +277,7 @@ PROCEDURES: dict[str, Procedure] = {
     "set, signs, pooled": step_down(by_signs(1.0)),
 }
 STRICT = ("all pairs", "set, signs, own spread", "set, signs, half")
-"""Of these, equally good best ones beside others are simulated as well: it takes long."""
+"""Procedures for which equally good best ones beside worse ones are simulated as well, which takes long."""
 SHAPES = tuple((count, seeds) for count in (2, 4, 8, 27) for seeds in (5, 8, 12))
 
 
@@ -279,7 +288,7 @@ def in_pieces(procedure: Procedure, scores: Floats) -> Floats:
 
 
 def called_worse(procedure: Procedure, noise: str, shape: tuple[int, int], lag: Floats, sweeps: int) -> Floats:
-    """(sweeps, configurations): who is called worse, where each lags behind the best by so much."""
+    """Return who is called worse, (sweeps, configurations), if each is behind the best by its ``lag``."""
     count, seeds = shape
     scores = (NOISES[noise](np.random.default_rng(1), (sweeps, seeds, count)) - lag).astype(np.float32)
     return np.asarray(in_pieces(procedure, scores) <= ALPHA)

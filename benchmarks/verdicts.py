@@ -27,7 +27,7 @@ SHAPES = ((2, 8), (4, 6), (4, 8), (8, 8), (4, 12), (8, 12), (27, 8), (27, 12))  
 
 
 def scores(rng: np.random.Generator, noise: str, shape: tuple[int, int], lead: float = 0.0) -> Floats:
-    """(configurations, seeds); the first is better by so many standard deviations of a paired difference."""
+    """Return scores, (configurations, seeds); the first is better by ``lead`` deviations of a paired difference."""
     found = NOISES[noise](rng, (1, shape[1], shape[0]))[0].T + 2 * rng.standard_normal(shape[1])
     found[0] += lead * math.sqrt(2)
     return found

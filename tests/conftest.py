@@ -23,6 +23,9 @@ from sweep.state.pristine import moving
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("sweep")
 
+SLOW_TESTS = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
+"""As `tools/choose_tests.py` has chosen them."""
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=")  # tests keep nothing for others
@@ -127,6 +130,35 @@ def server(request: pytest.FixtureRequest) -> Server:
     """A real object store with a bucket, of each kind; the environment has its credentials."""
     found: Server = request.getfixturevalue(request.param)
     return found
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that records times for `tools/choose_tests.py`."""
+    parser.addoption("--times", metavar="FILE", help="append the seconds of each test to this file")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """With ``--times``, write down how long a test took."""
+    if RECORDED:
+        with RECORDED[0].open("a") as file:
+            file.write(f"{report.duration:.3f} {report.nodeid}\n")
+
+
+RECORDED: list[Path] = []
+"""The file of ``--times``; empty without it, and in workers, whose reports come to the main process."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note where times are written."""
+    if config.option.times and not hasattr(config, "workerinput"):
+        RECORDED[:] = [Path(config.option.times)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that are left to `make test-all`."""
+    if item.nodeid in SLOW_TESTS:
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)

@@ -45,7 +45,7 @@ class Way:
             self.codes.update(stack if _is_part(frame.f_code) else [frame.f_code])
 
     def files(self, rooms: tuple[str, ...] = ()) -> dict[str, list[str]]:
-        """The names of the functions of each file; those of some rooms alone."""
+        """Return the names of the recorded functions by file, in all folders or only in ``rooms``."""
         found: dict[str, set[str]] = {}
         for code in self.codes:
             place = Path(code.co_filename).relative_to(TRAINING)

@@ -3,9 +3,9 @@
     python tools/compat.py requirements      the dependencies without upper bounds, for `pip install -r`
     python tools/compat.py run [PYTEST...]   the fast tests in this interpreter, and what broke
 
-`run` says which installed releases differ from constraints.txt, then runs the tests that are neither slow nor start
-Ray nodes. What fails is tried again where the pins are installed (.venv): what fails there as well is not due to a
-release. Ends with 0 if nothing broke, 1 if something did, 2 if the tests could not be run.
+`run` prints which installed releases differ from constraints.txt, then runs the tests that are neither slow nor
+exhaustive. Failed tests run again where the pins are installed (.venv); those that fail there as well are not due to a
+release. Exits with 0 if nothing broke, 1 if something did, 2 if the tests could not be run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FAST = "not slow and not exhaustive"
 UPPER = re.compile(r",?\s*(<=?|==|~=|!=)[^,;]*")
-MOST_SHOWN = 5  # failed tests of one file
+MOST_SHOWN = 5  # maximum number of failed tests of one file that are printed
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Failure:
 
 
 def requirements(project: Path) -> list[str]:
-    """What the package and its tests need, with lower bounds alone.
+    """Return what the package and its tests need, with lower bounds only.
 
-    Without a lower bound pip would rather take an old TensorFlow than not the newest of everything else.
+    Without a lower bound, pip would take an old TensorFlow to get the newest releases of everything else.
     """
     table = tomllib.loads(project.read_text())["project"]
     lines = [line.partition(";") for line in (*table["dependencies"], *table["optional-dependencies"]["test"])]
@@ -50,13 +50,13 @@ def requirements(project: Path) -> list[str]:
 
 
 def pins(constraints: Path) -> dict[str, str]:
-    """The pinned releases by name."""
+    """Return the pinned releases by name."""
     lines = (line.partition("#")[0].strip() for line in constraints.read_text().splitlines())
     return {_normal(name): version for name, _, version in (line.partition("==") for line in lines if "==" in line)}
 
 
 def installed() -> dict[str, str]:
-    """The releases in this interpreter by name, but for what any environment has."""
+    """Return the releases in this interpreter by name, without this package and those of every environment."""
     found = {_normal(found.metadata["Name"]): found.version for found in metadata.distributions()}
     return {
         name: version for name, version in found.items() if name not in ("sweep-keras", "pip", "setuptools", "wheel")
@@ -64,7 +64,7 @@ def installed() -> dict[str, str]:
 
 
 def changes(pinned: Mapping[str, str], present: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Releases that are newer than their pins, older (where others hold them back), or not pinned at all, by name."""
+    """Return by name the releases that are newer than their pins, older (held back by others), or not pinned."""
     from packaging.version import Version
 
     found: dict[str, dict[str, str]] = {"newer": {}, "older": {}, "not pinned": {}}
@@ -78,7 +78,7 @@ def changes(pinned: Mapping[str, str], present: Mapping[str, str]) -> dict[str, 
 
 
 def failures(report: Path) -> tuple[int, list[Failure]]:
-    """How many tests ran, and those that failed, from pytest's own report (JUnit's XML)."""
+    """Return how many tests ran, and those that failed, from pytest's report (JUnit's XML)."""
     cases = [case for case in ET.parse(report).iter("testcase") if case.find("skipped") is None]
     found = []
     for case in cases:
@@ -91,7 +91,7 @@ def failures(report: Path) -> tuple[int, list[Failure]]:
 
 
 def suspects(failed: Iterable[Failure], new: Iterable[str]) -> list[str]:
-    """The packages whose folders are in what was printed."""
+    """Return the packages whose folders occur in the output of failed tests."""
     text = "\n".join(failure.text for failure in failed)
     return [
         name
@@ -101,7 +101,7 @@ def suspects(failed: Iterable[Failure], new: Iterable[str]) -> list[str]:
 
 
 def run(python: Path | str, tests: Iterable[str], report: Path) -> int:
-    """Run tests in an interpreter, writing pytest's report; its exit status."""
+    """Run tests in an interpreter, with pytest's report in a file; return the exit status."""
     options = ["-m", FAST, "-q", "--tb=short", "-n2", "--dist=loadfile", "--continue-on-collection-errors"]
     options += [f"--junitxml={report}", "-o", "junit_family=xunit1"]  # the older family names files
     given = {**os.environ, "PYTHONPATH": str(ROOT)}  # an editable install may be another checkout's
@@ -109,7 +109,7 @@ def run(python: Path | str, tests: Iterable[str], report: Path) -> int:
 
 
 def told(failed: list[Failure], new: list[str]) -> Iterator[str]:
-    """What broke, by test file."""
+    """Yield lines that say what broke, by test file."""
     by_file: dict[str, list[Failure]] = {}
     for failure in failed:
         by_file.setdefault(failure.file, []).append(failure)
@@ -122,7 +122,7 @@ def told(failed: list[Failure], new: list[str]) -> Iterator[str]:
 
 
 def compare(arguments: list[str], pinned: Path) -> int:
-    """Run the tests here, the failed ones with the pins as well, and print the difference."""
+    """Run the tests here, the failed ones also with the pins, and print the difference; return the exit status."""
     changed = changes(pins(ROOT / "constraints.txt"), installed())
     for word, those in changed.items():
         what = "not pinned" if word == "not pinned" else f"{word} than their pins"
@@ -152,7 +152,7 @@ def compare(arguments: list[str], pinned: Path) -> int:
 
 
 def _modules(name: str) -> Iterable[str]:
-    """The folders that a package has installed."""
+    """Return the top-level folders and modules that a package has installed; none if it is not installed."""
     try:
         files = metadata.distribution(name).files or []
     except metadata.PackageNotFoundError:
@@ -165,7 +165,7 @@ def _normal(name: str) -> str:
 
 
 def main() -> int:
-    """The command line; the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0], allow_abbrev=False)
     parser.add_argument("what", choices=["requirements", "run"])
     parser.add_argument("--pinned", type=Path, default=ROOT / ".venv/bin/python", help="an interpreter with the pins")

@@ -1,6 +1,6 @@
-"""What the documentation site adds to MkDocs (`make docs`): pages from outside of docs/, and a check of docstrings.
+"""Hooks of MkDocs for the documentation site (`make docs`): pages from outside of docs/, and a check of docstrings.
 
-Pages link to each other as they lie in the repository, so that they can be read there. Here such links are turned into
+Pages link to each other by their paths in the repository, so that they can be read there. These links are turned into
 those of the site.
 """
 
@@ -41,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links of the repository into those of the site, and look for docstrings of what a page describes."""
+    """Return a page with links of the site, and warn about objects on it that have no docstring."""
     for name in API.findall(markdown):
         for missing in undocumented(name):
             LOG.warning("%s has no docstring", missing)
@@ -61,7 +61,7 @@ def linked(markdown: str, page: str) -> str:
 
 
 def undocumented(name: str) -> Iterator[str]:
-    """Return what of an object that the site describes has no docstring: itself and its public methods."""
+    """Yield the names of an object and its public methods that have no docstring."""
     package, _, path = name.partition(".")
     described = _package(package)[path]
     described = described.final_target if isinstance(described, Alias) else described

@@ -21,7 +21,7 @@ NUMBER_OR_TEXT = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 
 def strict(schema: Any, *, is_names: bool = False) -> Any:
-    """Return a schema that refuses what it does not name; ``is_names``: its keys are properties' names."""
+    """Return a schema that refuses unknown keys; with ``is_names``, the keys of ``schema`` are names of properties."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):

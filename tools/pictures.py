@@ -28,7 +28,7 @@ from rich.text import Text
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "search_spaces" / "verdict.yaml"
 COLUMNS, ROWS = 148, 50
-FONTS = re.compile(r"@font-face {.*?}\s*", re.DOTALL)  # rich would have them downloaded
+FONTS = re.compile(r"@font-face {.*?}\s*", re.DOTALL)  # rich's SVGs would download them
 FRAME = re.compile(
     rb"\x1b\[\?7l(.*?)\x1b\[\?7h", re.DOTALL
 )  # what the live view draws between two switches of wrapping
@@ -66,13 +66,13 @@ def running(written: bytes) -> str:
 
 
 def ended(written: bytes) -> str:
-    """Return what stands below the last frame."""
+    """Return the text after the last frame."""
     last = max(found.end() for found in FRAME.finditer(written))
     return MOVES.sub("", written[last:].decode()).strip("\n")
 
 
 def draw(command: str, shown: str, file: Path) -> None:
-    """Write a terminal with a command line and what it shows as SVG."""
+    """Write an SVG of a terminal that shows a command line and its output."""
     with Path(os.devnull).open("w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor")
         console.print(Text.assemble(("$ ", "bold green"), command))
@@ -82,7 +82,7 @@ def draw(command: str, shown: str, file: Path) -> None:
 
 
 def photograph(page: Path, file: Path) -> None:
-    """Write a page as Chromium shows it."""
+    """Write a picture of a page in Chromium; without Chromium, leave the file as it is."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         print(f"no Chromium on the PATH: {file.name} stays as it is", file=sys.stderr)

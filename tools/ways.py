@@ -51,13 +51,13 @@ class Calls:
 
     @property
     def codes(self) -> set[CodeType]:
-        """All of the service but the bodies of modules: also those of classes, lambdas and comprehensions."""
+        """The called code of the service, with bodies of classes, lambdas and comprehensions but not of modules."""
         own = f"{SERVICE}/"
         return {code for code in self._codes if code.co_filename.startswith(own) and code.co_name != "<module>"}
 
     @property
     def functions(self) -> set[CodeType]:
-        """Those of them that are functions with a name."""
+        """The called functions that have a name."""
         return {code for code in self.codes if code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<"}
 
     def _record(self, frame: FrameType, event: str, argument: object) -> None:
@@ -66,7 +66,7 @@ class Calls:
 
 
 def command(*arguments: str) -> Calls:
-    """Run a command of the program in this process."""
+    """Run a command of the program in this process; return its calls."""
     from sweep.cli import main
 
     calls, words = Calls(), io.StringIO()
@@ -76,12 +76,12 @@ def command(*arguments: str) -> Calls:
 
 
 def modules() -> dict[Path, ast.Module]:
-    """All files of the service."""
+    """Return the syntax trees of all files of the service."""
     return {path: ast.parse(path.read_text()) for path in sorted(SERVICE.rglob("*.py"))}
 
 
 def long_signatures(trees: dict[Path, ast.Module]) -> list[str]:
-    """The functions with more parameters than `MOST_PARAMETERS`, but for ``self`` and ``cls``."""
+    """Return the functions with more than `MOST_PARAMETERS` parameters, not counting ``self`` and ``cls``."""
     found = []
     for path, tree in trees.items():
         for node in ast.walk(tree):
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def count_files(codes: set[CodeType]) -> int:
-    """In how many files they are."""
+    """Return the number of files that these codes are in."""
     return len({code.co_filename for code in codes})
 
 

@@ -46,7 +46,7 @@ class BudgetLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What the views of a sweep need from its file."""
+    """The part of a sweep file that the views of the sweep need."""
 
     name: str = ""
     metric: str = ""  # of the first objective

@@ -159,7 +159,7 @@ class RankedConfiguration(Struct, frozen=True):
 
     @property
     def seed_changes_nothing(self) -> bool:
-        """Whether trainings with different seeds gave identical results; then repeats do not measure chance."""
+        """True if trainings with different seeds gave identical results, so that repeats do not measure chance."""
         completed = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
         if len({trial.seed for trial in completed}) < 2:
             return False

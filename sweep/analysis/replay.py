@@ -1,4 +1,4 @@
-"""What another stopping rule would have done with the curves in a log, in the log's order and in random orders.
+"""Replay the curves in a log under another stopping rule, in the log's order and in random orders.
 
 The log does not say how a stopped trial would have continued. Where a rule would have let it continue, two extremes are
 replayed: after its end it is as good as the best curve of the sweep at each epoch, or as bad as the worst. A result
@@ -225,7 +225,7 @@ class _LiveReplay:
             self._decide(resumed_curve, pause_epoch + 1)
 
     def _decide(self, curve: Curve, epoch: int) -> None:
-        """Let the rule decide on an epoch, and on the following ones that the log has so far."""
+        """Apply the rule to an epoch, and to the following ones that the log has so far."""
         while epoch <= self._reached[curve.place]:
             if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 self._stopped[curve.place] = epoch

@@ -1,7 +1,7 @@
-"""The smallest gain that a sweep can tell at all: a search that promises less need not go on.
+"""The smallest gain that a sweep can detect; a search that promises less is not worth continuing.
 
-Two things hide a gain. Trainings with other seeds differ, and so do other held-out examples; more seeds help against
-the first alone.
+Two things hide a gain: trainings with other seeds differ, and so do scores on other held-out examples. More seeds help
+only against the first.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from sweep.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Differences of two configurations in the first objective, in its own units; None where one is not known."""
+    """Detectable differences of two configurations in the first objective, in its units; None if unknown."""
 
-    by_seeds: float | None  # that their seeds tell about half the time
+    by_seeds: float | None  # that their seeds show about half the time
     by_examples: float | None  # that the choice of held-out examples may explain
     spread: float | None  # standard deviation over seeds
     examples: SamplingError | None
 
     @property
     def least_gain(self) -> float | None:
-        """The gain below which nobody can tell that it is one, whatever the reason; None where neither is known."""
+        """The smallest gain that neither seeds nor examples are likely to explain; None if neither limit is known."""
         return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
 
 
 def resolution_of(ranking: Ranking, read: Tables, seeds: int) -> Resolution:
-    """Return what can be told of a configuration beside the best one, where both are trained with so many seeds.
+    """Return which differences to the best configuration can be detected if both are trained with ``seeds`` seeds.
 
-    The spread is that of the configurations with repeats, and the held-out examples are those of the best. With fewer
-    than six seeds there is no verdict, and nothing is said of what they tell.
+    The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one.
+    With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
     """
     scores = [row.scores[0].values for row in ranking.rows if row.completed and row.scores]
     spread = spread_over_seeds(scores)

@@ -1,4 +1,4 @@
-"""Do the rungs of a stopping rule rank? Their ranks against those of the last epoch, among trials that got there."""
+"""Measures how well trials rank at the rungs of a stopping rule, compared with their ranks at the last epoch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from sweep.analysis.sweep_rows import Sweep
     from sweep.store.tables import Tables
 
-MOST_RUNGS = 6  # that are looked at; a rule that decides after every epoch has more
+MOST_RUNGS = 6  # maximum number that is measured; a rule that decides after every epoch has more
 POOR = 0.5
-"""A rung whose rank correlation is surely below this prunes nearly as many good trials as poor ones."""
+"""A rung whose rank correlation is certainly below this prunes nearly as many good trials as poor ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RungRanks:
     """Spearman's rank correlation of a metric at a rung with the metric at the last epoch, with its 95 % interval.
 
-    It is that of the trials that trained to their last epoch. As these are the ones that the rule let pass, the ranks
-    of all would agree more.
+    Only trials that trained to their last epoch are included. Since these are the ones that the rule let continue, the
+    ranks of all trials would agree more.
     """
 
     metric: str
@@ -42,12 +42,15 @@ class RungRanks:
 
     @property
     def is_poor(self) -> bool:
-        """Whether the rung surely says little about the end."""
+        """True if the rung certainly says little about the end: its interval lies below `POOR`."""
         return self.high is not None and self.high < POOR
 
 
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
-    """Return how well each rung of a sweep ranks, for each objective; ``read`` has the metrics of all epochs."""
+    """Return the rank correlation of each rung of a sweep, for each objective; ``read`` has the metrics of all epochs.
+
+    The result is empty if the sweep has no rungs, or no trial that trained to its end.
+    """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
     ended = [one for one in sweep.trials if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs]
     if not rungs or not ended:
@@ -69,7 +72,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Return what `measure_rungs` does of the sweep in a folder. Raises `StoreError`."""
+    """Return the result of `measure_rungs` for the sweep in a folder. Raises `StoreError`."""
     from sweep.analysis.sweep_rows import of_tables
     from sweep.store import reading
 
@@ -79,7 +82,7 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's rule stops trials or lets them pause; none of a rule of the user's own."""
+    """Return the epochs at which a sweep's rule stops or pauses trials; () without a rule or with a user's own one."""
     stored, epochs = info.spec.get("early_terminate"), info.epochs
     if not isinstance(stored, Mapping) or not isinstance(epochs, int):
         return ()

@@ -1,6 +1,6 @@
-"""The answer of a sweep in a sentence or two: what came out best, and how far that can be trusted.
+"""The answer of a sweep in a sentence or two: which configuration is best, and how certain that is.
 
-And the sweeps of a results folder at a glance, each with its answer.
+Also the list of the sweeps in a results folder, each with its best result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from sweep.text import counted, printable, score, setting, shortened, trials_nam
 
 
 def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
-    """Return the answer: what beats the baseline and by how much, which is best, and how much of its score was luck."""
+    """Return the answer of a confirmation, a sentence each.
+
+    It says whether the baseline is beaten and by how much, which configuration is best, and how far the search
+    overestimated or underestimated it.
+    """
     told = [_against_baseline(found)] if found.baseline else []
     told.append(_standing_of_finalists(found, named))
     if luck := _luck(found):
@@ -33,7 +37,7 @@ def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
 
 
 def _against_baseline(found: Confirmation) -> str:
-    """Return whether the best one that the search found beats the author's own configuration."""
+    """Return whether the best configuration beats the baseline, as a sentence."""
     baseline, best = found.baseline, found.best
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
@@ -90,7 +94,7 @@ def _remove_val_prefix(metric: str) -> str:
 
 
 def _format_difference(difference: float, low: float | None, high: float | None) -> str:
-    """Return ``0.012 (0.004 to 0.020)``: the size of a difference, and of the ends of its interval."""
+    """Return the size of a difference with its interval, such as ``0.012 (0.004 to 0.020)``."""
     size = f"{abs(difference):.2g}"
     return size if low is None or high is None else f"{size} ({_span(difference, low, high)})"
 
@@ -100,25 +104,25 @@ def _span(difference: float, low: float, high: float) -> str:
     return f"{low:.2g} to {high:.2g}"
 
 
-NAMED = 8  # parameters of a configuration that are written out
+NAMED = 8  # maximum number of parameters of a configuration that are written out
 
 
 def sentence(ranking: Ranking, *, running: bool = False) -> str:
-    """Return what to say of a ranking, as plain text.
+    """Return the answer that a ranking gives, as plain text.
 
-    It claims no more than the verdicts hold: of one training each nothing is known about luck.
+    It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
     """
     found = _format_answer(ranking, running=running) + _without_luck(ranking)
     data = of_other_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, data, ranking.other_code)))
 
 
-SHOWN = 12  # characters of a fingerprint in a message
-MOST_STATES = 3  # of the data, that are named
+SHOWN = 12  # number of characters of a fingerprint in a message
+MOST_STATES = 3  # maximum number of fingerprints that are named
 
 
 class Seen(NamedTuple):
-    """The data of a trial, by the names of `Trial`."""
+    """The data of a trial; the fields have the names of those in `Trial`."""
 
     sweep: str
     trial: int
@@ -127,9 +131,10 @@ class Seen(NamedTuple):
 
 
 def of_other_data(trials: Iterable[Seen | Trial]) -> str:
-    """Return that trials have seen different data, and what to do; empty where that is not known of any.
+    """Return a warning that trials have seen different data, and what to do; "" if none is known to have.
 
-    Data that follow from the trials' own parameters differ as the author wants: those of equal reads are compared.
+    Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
+    compared.
     """
     seen: dict[str, dict[str, list[Seen | Trial]]] = {}
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
@@ -154,7 +159,7 @@ def of_other_data(trials: Iterable[Seen | Trial]) -> str:
 
 
 def _without_luck(ranking: Ranking) -> str:
-    """Return that several seeds gave the same numbers, where they did in every configuration."""
+    """Return a warning if different seeds gave the same numbers in every configuration that has several; else ""."""
     several = [row for row in ranking.rows if len({trial.seed for trial in row.trials if trial.metrics}) > 1]
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
@@ -178,7 +183,7 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
 
 
 def _beside_baseline(ranking: Ranking) -> str:
-    """Return how the best configuration stands to the author's own, where that was trained; empty where it was not."""
+    """Return how the best configuration compares with the baseline; "" without one, or with several objectives."""
     own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
     if own is None or len(ranking.objectives) > 1:
         return ""
@@ -196,7 +201,7 @@ def _beside_baseline(ranking: Ranking) -> str:
 
 
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
-    """Return the verdict on a row, for a cell of a table."""
+    """Return the verdict on a row in words, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
             return "ties with best"
@@ -228,7 +233,7 @@ def _front(ranking: Ranking) -> str:
 
 
 def _behind(ranking: Ranking) -> str:
-    """Return how far luck could have chosen the front."""
+    """Return what the verdicts say of the configurations behind the Pareto front; "" if there are none."""
     others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
     if not others:
         return ""
@@ -255,7 +260,7 @@ def _single(ranking: Ranking) -> str:
 
 
 def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return how the best stands to the others."""
+    """Return how the best configuration compares with the others."""
     if not others:
         return "No other configuration completed to compare it with."
     of = {verdict: [row for row in others if row.verdict is verdict] for verdict in Verdict}
@@ -275,7 +280,7 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
 
 
 def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return why nothing can be said, and what would help."""
+    """Return why there is no verdict on the best configuration, and what would help."""
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
     equal = sum(row.scores[0].mean == top.mean for row in others)
@@ -303,7 +308,7 @@ def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
 
 
 def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return the nearest of some rows, with its difference to the best, as far as it is behind."""
+    """Return which of the rows is nearest to the best, and how far it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     named = f"the nearest, {_name_configuration(row, ranking)}," if len(rows) > 1 else _name_configuration(row, ranking)
     if not row.difference:
@@ -343,7 +348,7 @@ def _describe_interval(interval: tuple[float, float] | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """One sweep; a damaged one has a reason and nothing else."""
+    """One sweep of a list; a damaged one has only its name, path, state and the reason."""
 
     name: str
     path: str
@@ -356,22 +361,22 @@ class Listed:
     verdict: str = ""  # on the best, in words
     started: float | None = None  # seconds since 1970
     duration_s: float | None = None  # without the pauses between sessions
-    cost: float | None = None  # of its GPUs, where they have a price
+    cost: float | None = None  # of its GPUs, if they have a price
     reason: str = ""
-    paused: int = 0  # of the interrupted trials, those that wait for their rule to let them go on
-    fresh: int = 0  # of all trials, those that train finalists with fresh seeds
-    other_data: str = ""  # that its trials have seen different data, in words
-    other_code: str = ""  # that they were trained by different code, in words
+    paused: int = 0  # number of interrupted trials that wait until early termination resumes them
+    fresh: int = 0  # number of trials that train finalists with fresh seeds
+    other_data: str = ""  # the warning that its trials have seen different data
+    other_code: str = ""  # in what its trainings differ besides parameters, such as code
 
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
-    """Return all sweeps in a folder by the time of their start; damaged ones last."""
+    """Return all sweeps in a folder by the time of their start; those without one, such as damaged ones, last."""
     found = [summarize_sweep(folder) for folder in folders(results_dir)]
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
 def summarize_sweep(folder: ResultsFolder) -> Listed:
-    """Return one sweep at a glance."""
+    """Return the entry of a sweep for a list."""
     name, path = folder.name, folder.place
     try:
         sweep = read_sweep(folder)

@@ -1,4 +1,4 @@
-"""The contract of all schedulers, and of those that let trials pause; why trials end early, in words."""
+"""The interfaces of schedulers and of those that pause trials, and the texts that say why trials end early."""
 
 from __future__ import annotations
 
@@ -12,46 +12,52 @@ from sweep.space.objectives import INFEASIBLE, Objective
 class Scheduler(Protocol):
     """Decides which trials are stopped early.
 
-    Its state is a function of the events observed, in their order: replaying a log restores its rungs.
+    Its state depends only on the observed events and their order, so that replaying a log restores it.
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         """Return the epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
 
     def observe(self, event: Event) -> str | None:
-        """Learn from an event; for a reported epoch, the reason to prune its trial, or None."""
+        """Learn from an event. Return the reason to prune the trial after a reported epoch, otherwise None."""
 
 
 @runtime_checkable
 class Pausing(Protocol):
-    """Lets trials pause at its decision epochs, saved, and says which of them go on: a scheduler, or a population.
+    """A scheduler or a population that pauses trials at its decision epochs and decides which of them continue.
 
-    What it says follows from the events observed, so that it says the same after a kill. Trials are named by their
-    numbers in the search.
+    Paused trials are saved. Its answers depend only on the observed events, so they are the same after a kill. Trials
+    are identified by their numbers in the search.
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         """Return the epochs at which a trial of ``epochs`` epochs is saved and may pause, ascending."""
 
     def holds(self, trial: int) -> str | None:
-        """Return why a trial pauses where it is, in one line; None for one that is to train on."""
+        """Return why a trial must pause at its present epoch, in one line; None if it may continue."""
 
     def last(self) -> int | None:
-        """Return which trial that pauses trains on although it is held, for none trains and none is left to start."""
+        """Return the paused trial to resume anyway when none is running and none is left to start, or None."""
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the trials that pause and never train on, and why; ``rest``: none trains, and `last` has none."""
+        """Return the paused trials that will never continue, and why.
+
+        With ``rest``, no trial is running and `last` has returned None.
+        """
 
 
 Factory: TypeAlias = Callable[[Objective, int], Scheduler]
-"""What ``early_terminate: module:Name`` names: makes a scheduler of the first objective and the epochs of a trial.
+"""Type of the callable that ``early_terminate: module:Name`` names; it gets the first objective and a trial's epochs.
 
-The objective has the other ones of the sweep as its ``others``.
+The objective has the other objectives of the sweep as its ``others``.
 """
 
 
 def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
-    """For example: ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``; the cutoff is a loss as well."""
+    """Return why a trial is pruned, such as ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``.
+
+    ``loss`` and ``cutoff`` are losses, of which lower is better; the text has the metric's values.
+    """
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
@@ -60,7 +66,7 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
 
 
 def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
-    """For example: ``pasha: val_accuracy 0.61 at epoch 3``."""
+    """Return the state of a trial in words, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     return f"{rule}: {objective.name} {objective.of_loss(loss):.6g} at epoch {epoch}"

@@ -1,6 +1,6 @@
 """The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
 
-The epochs at which each rule acts are in `sweep.space.early_terminate`; the rules that let trials pause in `promotion`.
+The epochs at which each rule acts are in `sweep.space.early_terminate`, the rules that pause trials in `promotion`.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from sweep.space.objectives import Objective
 
 
 class RankHeaps:
-    """Numbers in two heaps, which meet at a rank: adding one takes logarithmic time, looking none.
+    """Numbers in two heaps that meet at a rank. Adding a number takes logarithmic time, reading constant time.
 
-    ``below`` says how many of n numbers lie below the rank; it must not fall with n.
+    ``below`` returns how many of n numbers lie below the rank; it must not decrease with n.
     """
 
     def __init__(self, below: Callable[[int], int]) -> None:
         self._below = below
-        self._low: list[float] = []  # negated, for the largest to be on top
+        self._low: list[float] = []  # negated, so that the largest is on top
         self._high: list[float] = []
 
     def __len__(self) -> int:
         return len(self._low) + len(self._high)
 
     def add(self, number: float) -> None:
-        """Take a number in."""
+        """Add a number."""
         if self._low and number < -self._low[0]:
             heappush(self._low, -number)
         else:
@@ -77,7 +77,7 @@ class RankHeaps:
 
 
 class NoScheduler:
-    """Lets every trial go on."""
+    """Stops no trial."""
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return ()
@@ -90,7 +90,7 @@ R = TypeVar("R", Asha, Hyperband, Median)
 
 
 class _Stopping(Generic[R]):
-    """What the rules that stop trials have in common."""
+    """Base class of the rules that stop trials."""
 
     def __init__(self, rule: R, objective: Objective) -> None:
         self._rule: R = rule
@@ -103,10 +103,10 @@ class _Stopping(Generic[R]):
 class AshaScheduler(_Stopping[Asha]):
     """Asynchronous successive halving that stops: Li et al., MLSys 2020, section 3.
 
-    A trial stops at a rung whose score is below the quantile 1 - 1/eta of those that came there before it. It decides
-    as Ray Tune's ``AsyncHyperBandScheduler`` does, which sorts a whole rung for each trial that reaches it; what that
-    one gets wrong is left out: NaN passes every rung, a rung that was missed is made up for later, with a later value,
-    the last epoch counts as a stop, brackets are drawn from NumPy's global state.
+    A trial stops at a rung if its score is below the quantile 1 - 1/eta of the trials that reached the rung before it.
+    Decisions are those of Ray Tune's ``AsyncHyperBandScheduler``, which sorts a whole rung for each trial that reaches
+    it, except for its errors: in Ray, NaN passes every rung, a missed rung is decided later, with a later value, the
+    last epoch counts as a stop, and brackets are drawn from NumPy's global state.
     """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
@@ -130,14 +130,17 @@ class AshaScheduler(_Stopping[Asha]):
         return describe_reason("asha", self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
-        """Return the bracket of a trial: drawn by its number alone, one with more rungs more often."""
+        """Return the bracket of a trial, drawn by its number alone; brackets with more rungs are more likely."""
         if len(self._rungs) == 1:
             return 0
         return _bracket(trial, self._shares)
 
 
 class NonDominatedAshaScheduler(AshaScheduler):
-    """`asha` with several objectives: a trial stops unless it is among the best 1/eta by non-dominated rank."""
+    """The rule `asha` with several objectives.
+
+    A trial stops at a rung unless it is among the best 1/eta there by non-dominated rank.
+    """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
@@ -162,7 +165,7 @@ class NonDominatedAshaScheduler(AshaScheduler):
 
 
 class _Rung:
-    """The scores at one rung, larger ones better, and their quantile as NumPy's percentile interpolates it."""
+    """The scores at one rung (larger is better) and their quantile, interpolated like NumPy's percentile."""
 
     def __init__(self, eta: float) -> None:
         self._quantile = (1 - 1 / eta) * 100 / 100
@@ -177,28 +180,28 @@ class _Rung:
         return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
-@lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask for the same trials again
+@lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask repeatedly for the same trials
 def _bracket(trial: int, shares: tuple[float, ...]) -> int:
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
-    """Return the probability of each bracket; a rung at the last epoch counts here, though nothing is decided at it."""
-    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # lest log(243) / log(3) = 4.9999...
+    """Return the probability of each bracket. A rung at the last epoch counts, although nothing is decided there."""
+    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
     weights = [math.exp(max(int(rungs - bracket + 1), 0)) for bracket in range(rule.brackets)]
     return tuple(weight / sum(weights) for weight in weights)
 
 
 class HyperbandScheduler(_Stopping[Hyperband]):
-    """The early termination that W&B sweeps call hyperband; Ray's scheduler of that name is another rule.
+    """The early termination that W&B sweeps call hyperband; Ray's scheduler of that name is a different rule.
 
-    A trial stops if it is not among the best 1/eta of all that reached a bracket so far: with n values at a bracket,
-    the cutoff is the one of rank n // eta, counted from 0; ties go on.
+    A trial stops if it is not among the best 1/eta of all trials that have reached a bracket. With n values at a
+    bracket, the cutoff is the value of rank n // eta, counted from 0; ties continue.
 
     Source: W&B's documentation of ``early_terminate``, and wandb/sweeps, hyperband_stopping.py. Two things differ, so
-    that a log replays to the same decisions: a bracket looks at the epoch of its number, and decides once, when the
-    trial reports it (W&B looks again whenever it polls).
+    that replaying a log gives the same decisions: a bracket considers the epoch of its number, and it decides once,
+    when the trial reports that epoch (W&B decides again whenever it polls).
     """
 
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
@@ -229,7 +232,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
 
 @dataclass(slots=True)
 class _Run:
-    """A trial so far."""
+    """The state of a trial."""
 
     best: float
     last: int = 0
@@ -240,9 +243,9 @@ class _Run:
 class MedianScheduler(_Stopping[Median]):
     """The median stopping rule: Golovin et al., KDD 2017, section 3.2.2.
 
-    A trial stops if its best loss is above the median of the others' running means at the same epoch. A mean begins
-    with the first epoch that is judged. It decides as Ray Tune's ``MedianStoppingRule`` does, which averages all epochs
-    of all trials for each report.
+    A trial stops if its best loss is above the median of the others' running means at the same epoch. A mean begins at
+    the first decision epoch. Decisions are those of Ray Tune's ``MedianStoppingRule``, which averages all epochs of all
+    trials for each report.
     """
 
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
@@ -271,11 +274,11 @@ class MedianScheduler(_Stopping[Median]):
         return describe_reason("median", self._objective, run.best, event.epoch, median)
 
     def _advance(self, run: _Run, epoch: int, loss: float) -> None:
-        if run.count:  # it came past epochs without an objective with the mean that it had
+        if run.count:  # its mean stayed the same at epochs without an objective
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
         run.last, run.count = epoch, run.count + 1
-        run.mean += (loss - run.mean) / run.count  # exact where all are equal, as a sum is not
+        run.mean += (loss - run.mean) / run.count  # exact if all are equal, unlike a sum
         self._means[epoch].add(run.mean)
 
 
@@ -293,7 +296,7 @@ SCHEDULERS: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
     Median: MedianScheduler,
     Pasha: PashaScheduler,
 }
-"""The scheduler of each rule, made of the rule, an objective and the epochs of a trial."""
+"""The scheduler class of each rule, which takes the rule, an objective and the epochs of a trial."""
 
 OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
     Asha: NonDominatedAshaScheduler,
@@ -302,9 +305,9 @@ OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Sched
 
 
 def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
-    """Return the scheduler of a rule, for trials of ``epochs`` epochs, judged by an objective and its others.
+    """Return the scheduler of a rule, for trials of ``epochs`` epochs that an objective and its ``others`` judge.
 
-    ``own`` is what the rule of a user's own names.
+    ``own`` is the callable that a user's own rule names. Raises ValueError if it is missing.
     """
     if isinstance(rule, Own):
         if own is None:

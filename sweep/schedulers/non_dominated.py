@@ -22,28 +22,29 @@ from sweep.space.early_terminate import AshaPromotion
 from sweep.space.objectives import INFEASIBLE, Objective
 
 Losses: TypeAlias = tuple[float, ...]
-"""Those of all objectives; lower is better."""
+"""The losses of one trial in all objectives; lower is better."""
 
 Points: TypeAlias = NDArray[np.float64]
 """Losses of several trials: (trials, objectives)."""
 
 
 def dominates(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return which points dominate some losses: nowhere worse, and somewhere better."""
+    """Return which points dominate ``losses``, that is, are worse in no objective and better in at least one."""
     return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
 
 
 def is_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return which points are dominated by some losses."""
+    """Return which points are dominated by ``losses``."""
     return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
 
 
 class NonDominatedOrder:
-    """Trials in their fronts: none of a front dominates another one, and each is dominated by one of the front before.
+    """Trials sorted into fronts.
 
-    A new trial moves only those that it dominates, and these only those that they dominate: Li, Deb, Zhang, Suganthan
-    and Xu, "Efficient non-domination level update method for steady-state evolutionary multiobjective optimization",
-    IEEE Transactions on Cybernetics 47, 2017.
+    No trial of a front dominates another one of it, and each is dominated by a trial of the front before. A new trial
+    moves only those that it dominates to the next front, and these only those that they dominate: Li, Deb, Zhang,
+    Suganthan and Xu, "Efficient non-domination level update method for steady-state evolutionary multiobjective
+    optimization", IEEE Transactions on Cybernetics 47, 2017.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class NonDominatedOrder:
         return len(self._losses)
 
     def add(self, trial: int, losses: Losses) -> None:
-        """Take a trial in."""
+        """Add a trial."""
         self._losses[trial] = losses
         place = 0
         while place < len(self._fronts) and dominates(self._array(self._fronts[place]), losses).any():
@@ -77,7 +78,7 @@ class NonDominatedOrder:
         return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
 
     def best(self, count: int) -> list[int]:
-        """Return the best trials, so many or all, best first."""
+        """Return the best ``count`` trials, or all if there are fewer, best first."""
         found: list[int] = []
         for front in self._fronts:
             room = count - len(found)
@@ -91,7 +92,7 @@ class NonDominatedOrder:
         return np.array([self._losses[trial] for trial in trials])
 
     def _spread(self, front: Sequence[int], count: int) -> list[int]:
-        """Return so many trials of a front: the best in the first objective, then the farthest from all before."""
+        """Return ``count`` trials of a front: the best in the first objective, then always the farthest from these."""
         rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
         points = self._scaled(rest)
         chosen = [0]
@@ -104,16 +105,16 @@ class NonDominatedOrder:
         return [rest[place] for place in chosen]
 
     def _scaled(self, trials: Sequence[int]) -> Points:
-        """Return the losses of trials, those of each objective between 0 and 1."""
+        """Return the losses of trials, scaled to 0 to 1 in each objective."""
         losses = self._array(trials)
-        if not np.isfinite(losses).all():  # they do not meet the constraints, and are all alike
+        if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
         low, high = losses.min(axis=0), losses.max(axis=0)
         return np.asarray((losses - low) / np.where(high > low, high - low, 1.0))
 
 
 def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
-    """For example: ``asha: val_loss 0.61 and size 120 at epoch 3``."""
+    """Return the state of a trial in words, such as ``asha: val_loss 0.61 and size 120 at epoch 3``."""
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     both = zip((objective, *objective.others), losses, strict=True)
@@ -122,15 +123,16 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
 
 
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
-    """For example: ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
+    """Return a rank in words, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
     return f"in front {order.front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
 
 
 class NonDominatedPromotionScheduler(PausingScheduler):
-    """Trials pause at each rung, and go on while they are among its best 1/eta by non-dominated rank.
+    """The rule `asha_promotion` with several objectives.
 
-    If the rule is capped, as it is by default, no more than 1/eta of the trials that came to a rung ever go on from it:
-    which trials of a front are among the best changes whenever one is added.
+    A trial pauses at each rung and continues once it is among the best 1/eta by non-dominated rank. If the rule is
+    capped, as by default, no more than 1/eta of the trials that reached a rung ever continue from it. Without the cap
+    there may be more, because each new trial changes which trials of a front are among the best.
     """
 
     def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
@@ -182,12 +184,12 @@ class NonDominatedPromotionScheduler(PausingScheduler):
                 self._promoted[epoch] += 1
 
     def _waits(self, trial: int, epoch: int) -> bool:
-        """Return whether a trial waits at a rung, and meets the constraints."""
+        """Return whether a trial is paused at a rung and meets the constraints."""
         pause = self._paused.get(trial)
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
     def _describe(self, trial: int, epoch: int) -> str:
-        """Return why a trial never went on."""
+        """Return why a paused trial never continued."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
         room = count_parts(len(order), self._eta)

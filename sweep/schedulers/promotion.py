@@ -1,7 +1,8 @@
-"""Rules that let trials pause at rungs, and promote them later: ASHA that promotes, PASHA, and freeze-thaw.
+"""Rules that pause trials at rungs and promote them later: ASHA that promotes, PASHA and freeze-thaw.
 
-All are decided when an event is observed, not when a worker is free, so that a sweep that was killed decides the same.
-As one report brings one free worker and lets one trial go on at most, that makes no difference to the algorithms.
+Decisions are made when an event is observed, not when a worker becomes free, so that a sweep that was killed decides
+the same. As a report frees one worker and mostly resumes at most one trial, this hardly changes the algorithms. Several
+trials resume when PASHA raises its highest rung, and when a capped rung has had room to spare.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from sweep.space import early_terminate
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
 
-OPTIMISM = 0.5  # standard deviations of a gain
-COMPARED = 100  # trials of a rung, the best ones, with which a new one's curve is compared
+OPTIMISM = 0.5  # standard deviations that are added to a predicted gain
+COMPARED = 100  # maximum number of trials of a rung, best first, whose curves are compared with that of a new one
 
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """Where a trial waits."""
+    """The epoch at which a trial is paused, its loss there, and why it is paused."""
 
     epoch: int
     loss: float
@@ -36,18 +37,19 @@ class _Pause:
 
 
 class PausingScheduler:
-    """What the rules have in common: who waits where, and what becomes of all when no trial is left to start.
+    """Base class of the rules that pause trials.
 
-    Then the best of the highest rung trains on until so many have completed, and the others are pruned.
+    It keeps the paused trials. When no trial is left to start, the best one of the highest rung resumes until
+    ``min_completed`` trials have completed; then the others are pruned.
     """
 
     def __init__(self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1) -> None:
         self._kind, self._objective = kind, objective
         self._min_completed = min_completed
         self._rungs = tuple(rungs)
-        self._paused: dict[int, _Pause] = {}  # those that are held
+        self._paused: dict[int, _Pause] = {}  # paused trials
         self._lasts: dict[int, float] = {}  # losses of trials that have not ended, at their last epochs
-        self._best: float | None = None  # loss of those that completed
+        self._best: float | None = None  # the lowest loss of those that completed
         self._completed = 0
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
@@ -56,7 +58,7 @@ class PausingScheduler:
     def observe(self, event: Event) -> None:
         match event:
             case EpochReported(trial=trial, epoch=epoch):
-                self._paused.pop(trial, None)  # it has gone on
+                self._paused.pop(trial, None)  # it was resumed
                 loss = self._objective.standing(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
@@ -85,26 +87,26 @@ class PausingScheduler:
         return {trial: self._why(pause) for trial, pause in self._paused.items()} if rest else {}
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
-        """Take in an epoch: whether the trial pauses after it, and which others go on."""
+        """Process a reported epoch; pause the trial after it or not, and resume others."""
         raise NotImplementedError  # each rule has its own
 
     def _end(self, trial: int) -> None:
-        """Hear that a trial has ended, and its worker is free."""
+        """Process the end of a trial, whose worker is free now."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
         self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
     def _why(self, pause: _Pause) -> str:
-        """Return why it never went on."""
+        """Return why a paused trial never continued."""
         raise NotImplementedError  # each rule has its own
 
 
 class PromotionScheduler(PausingScheduler):
     """Asynchronous successive halving that promotes: Li et al., MLSys 2020, algorithm 2.
 
-    A trial pauses at each rung, and goes on once it is among the best 1/eta of all that came there, be it at once.
-    Ended trials still count where they came. If the rule is capped, it goes on only while fewer trials have gone on
-    from the rung than it has room for.
+    A trial pauses at each rung and continues once it is among the best 1/eta of all trials that reached the rung, which
+    may be at once. Trials that have ended still count at the rungs that they reached. If the rule is capped, a trial
+    continues only while fewer than 1/eta of the trials at the rung have continued from it.
     """
 
     def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
@@ -114,7 +116,7 @@ class PromotionScheduler(PausingScheduler):
         super().__init__(kind, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
-        self._promoted = dict.fromkeys(self._rungs, 0)  # trials that have gone on from each rung
+        self._promoted = dict.fromkeys(self._rungs, 0)  # number of trials that have continued from each rung
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._scores:
@@ -123,23 +125,23 @@ class PromotionScheduler(PausingScheduler):
         insort(self._scores[epoch], (loss, trial))
         if not self._promotes(epoch):
             return
-        if self._capped:  # there may be room since trials among the best ended
+        if self._capped:  # trials among the best may have ended, which leaves room for others
             places: Iterable[int] = range(self._room(epoch))
-        else:  # before this one, all that could be were promoted
+        else:  # all others that qualify were promoted before
             places = {bisect_left(self._scores[epoch], (loss, trial)), self._room(epoch) - 1}
         for place in places:
             self._promote(epoch, place)
 
     def _promotes(self, epoch: int) -> bool:
-        """Return whether trials go on from a rung."""
+        """Return whether trials may continue from a rung."""
         return True
 
     def _room(self, epoch: int) -> int:
-        """Return how many of those that came to a rung go on."""
+        """Return how many of the trials that reached a rung may continue."""
         return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, place: int) -> None:
-        """Let the trial at a place in a rung go on, if that is good enough and it waits there."""
+        """Resume the trial of a rank (``place``, from 0) at a rung if that is good enough and it is paused there."""
         if not 0 <= place < self._room(epoch) or (self._capped and self._promoted[epoch] >= self._room(epoch)):
             return
         _, trial = self._scores[epoch][place]
@@ -160,18 +162,18 @@ class PromotionScheduler(PausingScheduler):
 class PashaScheduler(PromotionScheduler):
     """Progressive ASHA: Bohdal et al., ICLR 2023, algorithm 1 and sections 4.1 to 4.3.
 
-    Trials go no further than the highest rung, the second one at first. It is raised by one when a trial comes there
-    and the trials that are there rank otherwise than they did at the rung before, as far as that is not noise: each may
-    stand where one of about its loss stood. What is about the same is the 90th percentile of how much curves differ
-    that have crossed twice (section 4.3), or the rule's epsilon.
+    No trial continues from the highest rung, which is the second one at first. When a trial reaches it, the rung is
+    raised by one if its trials rank differently than they did at the rung before, except for noise. A trial may take
+    the rank of another one if their losses at the rung before differed by at most epsilon. Epsilon is given by the
+    rule, or is the 90th percentile of the differences of curves that have crossed twice (section 4.3).
     """
 
     def __init__(self, rule: Pasha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
         self._given = rule.epsilon
-        self._highest = 1  # the rung from which none goes on, counted from 0; as many as there are: all may
+        self._highest = 1  # index of the rung from which no trial continues; the number of rungs if all may
         self._curves: dict[int, list[float]] = {}
-        self._crossing: list[float] = []  # how much curves differ that cross twice
+        self._crossing: list[float] = []  # differences of curves that have crossed twice
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
@@ -187,7 +189,7 @@ class PashaScheduler(PromotionScheduler):
         return self._highest >= len(self._rungs) or epoch < self._rungs[self._highest]
 
     def _is_stable(self) -> bool:
-        """Return whether those at the highest rung rank as they did at the rung before."""
+        """Return whether the trials at the highest rung rank as at the rung before, except for noise."""
         before = {trial: loss for loss, trial in self._scores[self._rungs[self._highest - 1]]}
         now = [trial for _, trial in self._scores[self._rungs[self._highest]] if trial in before]
         epsilon = self._epsilon()
@@ -200,14 +202,14 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90)) if self._crossing else 0.0
 
     def _compare(self, trial: int) -> None:
-        """See which curves of those at the highest rung the curve of a new one has crossed twice."""
+        """Record the differences to curves at the highest rung that the curve of a new trial has crossed twice."""
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _noise(mine, np.array(self._curves[other]))
 
 
 def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
-    """Yield by how much two curves differ at the end of the shorter one, if they have crossed twice."""
+    """Yield the difference of two curves at the end of the shorter one, if they have crossed at least twice."""
     count = min(len(first), len(second))
     differences = first[:count] - second[:count]
     signs = np.sign(differences[differences != 0])
@@ -216,13 +218,13 @@ def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[
 
 
 class FreezeThawScheduler(PausingScheduler):
-    """Goes on with the trial that is predicted to end best; the idea of Swersky, Snoek and Adams (2014), simplified.
+    """Resumes the trial that is predicted to end best; simplified from Swersky, Snoek and Adams (2014).
 
-    A trial is predicted to gain from each rung to the next what those gained that went that way: the mean, and half a
-    standard deviation, since nothing is learnt of a trial that stays where it is. Of a rung that none has left, half of
-    the gain before it is expected, as curves do that fall by a power of the epoch. While new trials start, the others
-    have a share of the epochs; once none is left, the best goes on until none is predicted to end better than one that
-    has completed.
+    From each rung to the next, a trial is predicted to gain the mean of the trials that went there, plus half a
+    standard deviation, since nothing is learned about trials that stay paused. From a rung that no trial has left, it
+    is predicted to gain half of what is gained on the way to that rung, as with curves that fall by a power of the
+    epoch. While new trials start, resumed ones get a share of the epochs. Once no trial is left to start, the best one
+    resumes until none is predicted, without the added deviation, to end better than a completed trial.
     """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
@@ -231,8 +233,8 @@ class FreezeThawScheduler(PausingScheduler):
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
-        self._came: dict[int, _Pause] = {}  # where trials were at the last rung
-        self._fresh = self._thawed = 0  # epochs
+        self._came: dict[int, _Pause] = {}  # the last rung of trials, and their losses there
+        self._fresh = self._thawed = 0  # epochs of new and of resumed trials
 
     def last(self) -> int | None:
         trial = self._choice(OPTIMISM)
@@ -258,7 +260,7 @@ class FreezeThawScheduler(PausingScheduler):
         self._thaw()
 
     def _thaw(self) -> None:
-        """Let the best go on, if its way to the next rung fits the share of the epochs."""
+        """Resume the best trial if its epochs up to the next rung fit the share."""
         trial = self._choice(OPTIMISM)
         if trial is None:
             return
@@ -275,18 +277,18 @@ class FreezeThawScheduler(PausingScheduler):
         return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
 
     def _choice(self, optimism: float) -> int | None:
-        """Return the waiting trial that is predicted to end best; None where none waits that meets the constraints."""
+        """Return the paused trial that is predicted to end best; None if no paused trial meets the constraints."""
         found: list[tuple[float, int]] = []
         expected = self._expected(optimism)
         for rung, heap in self._waiting.items():
             while heap and self._paused.get(heap[0][1]) != _Pause(rung, heap[0][0]):
-                heappop(heap)  # it has gone on, or ended
+                heappop(heap)  # it was resumed or has ended
             if heap and heap[0][0] < INFEASIBLE:
                 found.append((heap[0][0] - expected[rung], heap[0][1]))
         return min(found)[1] if found else None
 
     def _expected(self, optimism: float) -> dict[int, float]:
-        """Return how much trials are predicted to gain from each rung to their ends."""
+        """Return the gain that is predicted from each rung to the end of a trial."""
         steps, before = list[float](), 0.0
         for rung in self._rungs:
             before = self._gains[rung].expected(optimism, before / 2)
@@ -296,7 +298,7 @@ class FreezeThawScheduler(PausingScheduler):
 
 @dataclass(slots=True)
 class _Gains:
-    """What trials gained between two rungs, as they came: Welford (1962)."""
+    """Mean and squared deviations of the gains between two rungs, updated one by one: Welford (1962)."""
 
     count: int = 0
     mean: float = 0.0
@@ -309,7 +311,10 @@ class _Gains:
         self.squares += before * (gain - self.mean)
 
     def expected(self, optimism: float, unknown: float) -> float:
-        """Return the mean, and so many standard deviations; of a single one, its size stands for the deviation."""
+        """Return the mean gain, at least 0, plus ``optimism`` standard deviations; ``unknown`` if there was no gain.
+
+        The size of a single gain stands in for its deviation.
+        """
         if not self.count:
             return unknown
         deviation = math.sqrt(self.squares / self.count) if self.count > 1 else abs(self.mean)

@@ -1,4 +1,4 @@
-"""The contract of all searchers."""
+"""The interface of all searchers."""
 
 from __future__ import annotations
 
@@ -14,28 +14,31 @@ from sweep.store.ledger import TrialState
 class Searcher(Protocol):
     """Chooses the hyperparameters of each trial.
 
-    A suggestion depends on the seed, the trial's number, the earlier sweeps learned from and the events
-    observed so far and on nothing else: who learns and observes the same again, suggests the same.
+    A suggestion depends only on the seed, the trial's number, the earlier trials that were learned from and the events
+    observed so far. A searcher that learns and observes the same again therefore suggests the same.
     """
 
     @property
     def foresees(self) -> bool:
-        """Whether suggestions depend on no event: then they may be asked for, and their trials start, in any order."""
+        """True if suggestions depend on no event, so that trials may be suggested and started in any order."""
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Learn from ended trials of other sweeps, before any event; returns how many of these count.
+        """Learn from ended trials of other sweeps, before any event; return how many of them count.
 
-        Get them out of another sweep's log with `sweep.store.ledger.list_ended_trials`, the same ones in every session.
-        Only those that lie in this space count (`Space.adopt`), and none for a method that learns from no result.
-        Their configurations may be suggested again.
+        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Only trials
+        that lie in this space count (`Space.adopt`), and none if the method does not learn from results. Their
+        configurations may be suggested again.
         """
 
     def suggest(self, number: int) -> Params | None:
-        """Parameters for trial ``number``; None when the space is exhausted. Changes no state."""
+        """Return the parameters of trial ``number``. Asking has no effect on other suggestions.
+
+        None means that there are none: the space is exhausted or, in a population, no copy is due.
+        """
 
     def observe(self, event: Event) -> None:
-        """Learn from a started trial, a reported epoch, an ended trial; ignore the rest."""
+        """Learn from a trial's start, a reported epoch or a trial's end; ignore other events."""
 
 
 Factory: TypeAlias = Callable[[Space, tuple[Objective, ...], int], Searcher]
-"""What ``method: module:Name`` names: makes a searcher of the space, the objectives and the seed."""
+"""Type of the callable that ``method: module:Name`` names; it gets the space, the objectives and the seed."""

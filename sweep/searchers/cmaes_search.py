@@ -1,7 +1,7 @@
 """Search by CMA-ES with restarts: Hansen (2016), "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772.
 
-Where a generation spans next to nothing, or its values no longer differ, another distribution begins at a random place
-with twice the population (IPOP: Auger and Hansen, CEC 2005): one that has converged would only repeat itself.
+When a generation spans almost nothing, or its values no longer differ, the distribution has converged and would only
+repeat itself. A new one then starts at a random point with twice the population (IPOP: Auger and Hansen, CEC 2005).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain
 import numpy as np
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of what it can do beside with packages that are not there
+    warnings.simplefilter("ignore")  # about features whose packages are not installed
     import cmaes
 
 from sweep.errors import InputError
@@ -26,21 +26,21 @@ from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 
-_WIDTH = 1 / 6  # of a first distribution, as a share of each range
-_SMALL = 1e-3  # a generation that spans less of each range has converged
-_ATTEMPTS = 20  # then random draws, which need not be near to what was tried
-_FEWEST_SOURCES = 10  # of which a warm start takes the best tenth
+_WIDTH = 1 / 6  # standard deviation of the first distribution, as a share of each range
+_SMALL = 1e-3  # a generation that spans less than this share of each range has converged
+_ATTEMPTS = 20  # draws from the distribution; random ones follow, which need not be near points that were tried
+_FEWEST_SOURCES = 10  # a warm start uses the best tenth of the past trials; fewer are repeated up to this number
 
 Point = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class CmaesSearcher:
-    """Suggests draws of a normal distribution that follows the better half of each generation.
+    """Suggests draws from a normal distribution that adapts to the better half of each generation.
 
-    It adapts the numbers that every trial has; choices and conditional parameters are drawn at random. Completed and
-    pruned trials count with their last value, those that diverged or ran out of memory as worse than any, failed ones
-    by the objective's `impute`, else not at all. A generation is over with the first trials that fill it; one that
-    ends later no longer counts, so that no worker waits.
+    Only numbers that every trial has are adapted; choices and conditional parameters are drawn at random. Completed,
+    pruned and paused trials count with their last value. Trials that diverged or ran out of memory count as worse than
+    all others unless the objective's `impute` says otherwise; failed ones count only if it is set. A generation ends
+    with the trials that fill it. Trials of it that end later do not count, so that no worker has to wait.
     """
 
     foresees = False
@@ -55,7 +55,7 @@ class CmaesSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[tuple[Point, float]] = []
-        self._generations: dict[int, tuple[int, int]] = {}  # of open trials: number of restarts, and generation
+        self._generations: dict[int, tuple[int, int]] = {}  # by open trial: number of restarts, generation
         self._solutions: list[tuple[Point, float]] = []  # of the present generation
         self._restarts = 0
         self._optimizer: cmaes.CMA | None = None
@@ -84,7 +84,7 @@ class CmaesSearcher:
                 self._tried.add(key(trial.params))
                 if self._adapted and self._belongs(trial.params):
                     self._generations[trial.number] = self._restarts, self._distribution().generation
-            case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:  # of a pause, the first
+            case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:  # a pause counts once
                 generation = self._generations.pop(trial.number, None)
                 if generation is not None and generation == (self._restarts, self._distribution().generation):
                     self._hear(trial)
@@ -93,11 +93,11 @@ class CmaesSearcher:
 
     @property
     def restarts(self) -> int:
-        """How often the search has begun anew."""
+        """The number of restarts so far."""
         return self._restarts
 
     def _hear(self, record: TrialState) -> None:
-        """Take a trial of the present generation in; the last one moves the distribution."""
+        """Add a trial to the present generation; update the distribution when the generation is full."""
         loss, optimizer = self._loss(record), self._distribution()
         if loss is None:
             return
@@ -134,14 +134,18 @@ class CmaesSearcher:
         return self._optimizer
 
     def _begun(self, population: int | None) -> cmaes.CMA:
-        """Return a new distribution: in the middle or where earlier sweeps were best, after a restart anywhere."""
+        """Return a new distribution.
+
+        The first one is centered where earlier sweeps were best, or in the middle without such; later ones start at a
+        random point.
+        """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
         mean, width, covariance = np.full(dimensions, 0.5), _WIDTH, None
         if self._restarts:
             mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
         elif self._past:
-            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))  # the best tenth is the best one
+            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))  # so that the best tenth is a trial
             mean, width, covariance = cmaes.get_warm_start_mgd(repeated)
         return cmaes.CMA(
             mean=mean,
@@ -160,7 +164,7 @@ class CmaesSearcher:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
     def _loss(self, record: TrialState) -> float | None:
-        """Return what a trial counts as; infinite for worse than any, None for nothing."""
+        """Return the loss with which a trial counts: infinite if worse than all others, None if it does not count."""
         if record.status in JUDGED or record.paused:
             return self._objective.ranked(record.last)
         if record.status is Status.FAILED and self._objective.impute is None:

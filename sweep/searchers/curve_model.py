@@ -1,7 +1,7 @@
-"""A model of where learning curves end: a Gaussian process of each rung, the higher ones built on the lower ones.
+"""A model of the losses at which learning curves end, with a Gaussian process for each rung.
 
-Many trials are known at the first rung, few at the end. What a configuration reaches at a rung is taken for a multiple
-of what it reached at the rung below, and something of its own: recursive co-kriging (Le Gratiet and Garnier, 2014).
+Many trials reach the first rung, and few the end. The loss at a rung is modeled as a multiple of the loss at the rung
+below plus a part of its own: recursive co-kriging (Le Gratiet and Garnier, 2014).
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from scipy.special import ndtr
 from sweep.searchers.gaussian_process import Array, GaussianProcess, KernelParameters, fit_kernel_parameters
 
 FEWEST = 3
-"""Results from which on a rung above the first counts."""
+"""Minimum number of results for a rung above the first to count."""
 RIDGE = 2.0
-"""How strongly the multiple is drawn to 1: as by so many trials that differ by a deviation at both rungs."""
+"""Strength of the pull of the multiple towards 1, as of this many trials one deviation from the mean at both rungs."""
 FARTHEST = 3.0
-"""How far beyond the best a loss counts, as a multiple of the median's distance from the best."""
+"""Maximum distance of a loss from the best one, as a multiple of the median's distance."""
 MOST_POINTS = 240
-"""Results of a rung that its process knows."""
+"""Maximum number of results of a rung that its process uses."""
 MOST_FITTED = 100
-"""Results of a rung from which the kernel's parameters are found, which takes the cube of their number."""
+"""Maximum number of results of a rung for fitting the kernel's parameters, which takes the cube of their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What became of trials at one rung, in the order in which they came there."""
+    """The results of trials at one rung, in the order in which they came."""
 
     trials: tuple[int, ...]
-    losses: Array  # infinite for trials that came to nothing
+    losses: Array  # infinite for trials without a usable loss
     violations: Array  # how far each trial is from meeting the constraints
 
 
 def comparable(results: Results) -> Array:
-    """Return losses that a model can learn from: finite, none very far from the others.
+    """Return losses that a model can learn from, which are finite and not very far from each other.
 
-    Losses far beyond the median count as `FARTHEST`. Trials that violate a constraint stand beyond these, by their
-    violation; those that came to nothing are as bad as the worst.
+    Losses far beyond the median are reduced to `FARTHEST`. Trials that violate a constraint are placed beyond these, by
+    their violation. Trials without a usable loss count as the worst.
     """
     meets = np.isfinite(results.losses) & (results.violations <= 0)
     violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
@@ -59,7 +59,7 @@ def comparable(results: Results) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A rung: ``slope`` times the loss at the rung below, ``offset``, and ``scale`` times what is its own."""
+    """A rung, at which losses are ``slope`` times those of the rung below, plus ``offset``, plus ``scale * own``."""
 
     trials: tuple[int, ...]
     own: Array  # with mean 0 and deviation 1
@@ -69,10 +69,11 @@ class _Level:
 
 
 def _levels(rungs: Sequence[Results]) -> list[_Level]:
-    """Split the losses of each rung into what follows from the rung below, and what is its own.
+    """Split the losses of each rung into a part that follows from the rung below and a part of its own.
 
-    Each trial of a rung has a result at all rungs below it. Losses of all rungs are in units of the deviation at the
-    first one, so that a slope of 1 means the same gaps.
+    Each trial of a rung must have a result at all rungs below. Losses are in units of the deviation at the first rung,
+    so that a slope of 1 means equal gaps. The list ends before the first rung, above the lowest, that has fewer than
+    `FEWEST` results.
     """
     levels: list[_Level] = []
     below: dict[int, float] = {}
@@ -97,14 +98,14 @@ def _levels(rungs: Sequence[Results]) -> list[_Level]:
 
 
 def _slope(lower: Array, upper: Array) -> float:
-    """Return the slope of a regression that is drawn to 1, from 0 to 2."""
+    """Return the slope of a regression with a pull towards 1, limited to 0 to 2."""
     from_mean, reached = lower - lower.mean(), upper - upper.mean()
     slope = (from_mean @ reached + RIDGE) / (from_mean @ from_mean + RIDGE)
     return min(max(float(slope), 0.0), 2.0)
 
 
 def spread_choice(values: Array, most: int) -> NDArray[np.intp]:
-    """Return the places of at most so many values: the best half of them, and others evenly out of the rest."""
+    """Return the indices of at most ``most`` values, one half of them the smallest, the other evenly from the rest."""
     if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
@@ -114,7 +115,7 @@ def spread_choice(values: Array, most: int) -> NDArray[np.intp]:
 
 
 def fit_rungs(rungs: Sequence[Results], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
-    """Return the kernel's parameters of each rung that counts; ``features`` has a row for each trial."""
+    """Return the kernel's parameters for each rung that counts; ``features`` has a row for each trial."""
     found = []
     for level in _levels(rungs):
         chosen = spread_choice(level.own, MOST_FITTED)
@@ -123,10 +124,10 @@ def fit_rungs(rungs: Sequence[Results], features: Array, owners: NDArray[np.intp
 
 
 class CurveModel:
-    """Predicts how well configurations end, as far as the highest rung that counts shows that.
+    """Predicts the losses of configurations at the highest rung that counts.
 
-    ``features`` has a row for each trial, ``parameters`` are those of `fit_rungs`, of these results or of earlier ones,
-    and ``pending`` are the trials of which each rung expects a result.
+    ``features`` has a row for each trial. ``parameters`` come from `fit_rungs`, for these results or earlier ones.
+    ``pending`` has for each rung the trials from which a result is expected.
     """
 
     def __init__(
@@ -150,10 +151,10 @@ class CurveModel:
         means, _ = self.predict(features[started])
         self._best = float(means.min())
         self.ranked = [started[place] for place in np.argsort(means, kind="stable")]
-        """Trials, the one that is predicted to end best first."""
+        """Trials by their predicted loss, best first."""
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return mean and deviation of where these configurations end, in units of the first rung's deviation."""
+        """Return mean and deviation of the losses of configurations, in units of the first rung's deviation."""
         mean, variance = np.zeros(len(features)), np.zeros(len(features))
         for level, process in zip(self._levels, self._processes, strict=True):
             own, deviation = process.predict(features)
@@ -162,10 +163,10 @@ class CurveModel:
         return mean, np.sqrt(variance)
 
     def log_gains(self, features: Array) -> Array:
-        """Return the logarithm of what each configuration is expected to gain on the best one.
+        """Return the logarithm of the expected improvement of each configuration on the best trial.
 
-        The best is what is predicted, not what was seen, so that noise does not win. The logarithm of the expected
-        improvement also tells apart what has next to no chance (Ament et al., NeurIPS 2023).
+        The best trial is the one with the lowest predicted loss, not the lowest observed one, which may be due to
+        noise. The logarithm also distinguishes configurations with almost no chance (Ament et al., NeurIPS 2023).
         """
         mean, deviation = self.predict(features)
         z = (self._best - mean) / deviation

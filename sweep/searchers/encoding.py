@@ -1,9 +1,9 @@
 """The points of a space as rows of numbers, for models that measure how far two configurations are apart.
 
 A row has a number from 0 to 1 for each parameter that has several values, on the scale on which it is drawn, and NaN
-for one that does not apply. `Encoding.features` turns rows into coordinates, in which two configurations differ in each
-parameter by at most 1: numbers by their distance, choices by 1 or not at all, and a parameter that applies to one of
-them alone by 1.
+for a parameter that does not apply. `Encoding.features` turns rows into coordinates, in which two configurations differ
+in each parameter by at most 1: numbers by their distance, choices by 0 or 1, and a parameter that applies to only one
+of them by 1.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Rows: TypeAlias = NDArray[np.float64]
 """One row for each configuration, one column for each parameter; NaN where the parameter does not apply."""
 
 ARC = math.pi / 3
-"""A number that not every trial has lies on an arc of this angle around the place of those without it.
+"""Angle of the arc on which a conditional number lies; configurations without the number are at its center.
 
-Its ends are then as far from each other as each is from the absent: the kernel of Hutter and Osborne (2013), "A kernel
+The ends of the arc are as far from each other as from the center: the kernel of Hutter and Osborne (2013), "A kernel
 for hierarchical parameter spaces", with one angle.
 """
-BELIEF_POINTS = 129  # at which the density of a belief is tabulated
+BELIEF_POINTS = 129  # points at which the density of a belief is tabulated
 
 
 class Encoding:
-    """Encodes the points of one space, and decodes rows."""
+    """Encodes the configurations of one space as rows, and decodes rows."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -44,7 +44,7 @@ class Encoding:
         self._axes = tuple(_Axis.of(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
         self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
-        """Whether all rows are configurations; else each must be looked at, which takes a tenth of a millisecond."""
+        """True if every row is valid; otherwise each must be checked, which takes a tenth of a millisecond."""
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class Encoding:
         return np.array([self.encode(params) for params in configurations]).reshape(-1, self.size)
 
     def decode(self, row: NDArray[np.float64]) -> Draw:
-        """Return the choice of each parameter's value that leads to the configuration of a row."""
+        """Return a function that gives each parameter its value in the configuration of a row."""
         units = row.tolist()
 
         def draw(parameter: Parameter) -> Value:
@@ -76,9 +76,9 @@ class Encoding:
         return draw
 
     def admit(self, rows: Rows) -> Rows:
-        """Return the rows of configurations that can be trained, for rows of any numbers from 0 to 1.
+        """Return the rows of valid configurations, for rows of any numbers from 0 to 1.
 
-        Numbers move to the nearest value that there is, parameters that do not apply become NaN, and configurations
+        Numbers are moved to the nearest possible value, parameters that do not apply become NaN, and configurations
         that violate a constraint are left out.
         """
         snapped = np.column_stack([axis.snap(rows[:, column]) for column, axis in enumerate(self._axes)])
@@ -93,11 +93,11 @@ class Encoding:
         return snapped[allowed]
 
     def move(self, rows: Rows, scale: float, rng: np.random.Generator) -> Rows:
-        """Return a neighbor of each row, not yet admitted: some of its numbers move, some of its choices change.
+        """Return a neighbor of each row, to which `admit` must still be applied.
 
-        A number moves by about ``scale``, and by about one of its values at least. One parameter changes surely, each
-        other number with a chance of a half, each other choice with one of a fifth. Parameters that do not apply get a
-        number, in case they do after the move.
+        A number moves by about ``scale``, at least by about the distance of neighboring values; a choice is drawn
+        again. One parameter always changes, each other number with probability 1/2, each other choice with probability
+        1/5. Parameters that do not apply get a number, since they may apply after the move.
         """
         fresh = rng.random(rows.shape)
         centers = np.where(np.isnan(rows), fresh, rows)
@@ -110,28 +110,28 @@ class Encoding:
         return np.where(changes, np.where(unordered, fresh, moved), centers)
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
-        """Return coordinates: the squared distances of a parameter's coordinates are at most 1."""
+        """Return the coordinates of rows, in which the squared distance within a parameter is at most 1."""
         blocks = [axis.coordinates(rows[:, column]) for column, axis in enumerate(self._axes)]
         return np.hstack([np.empty((len(rows), 0)), *blocks])
 
     @property
     def owners(self) -> NDArray[np.intp]:
-        """The parameter to which each coordinate belongs, by its column in a row."""
+        """The parameter to which each coordinate belongs, as its column in a row."""
         dimensions = np.array([axis.dimensions for axis in self._axes], dtype=np.intp)
         return np.repeat(np.arange(self.size), dimensions)
 
     def log_belief(self, rows: Rows) -> NDArray[np.float64]:
-        """Return how much likelier the author takes each row to be the best than another one, as a logarithm."""
+        """Return the logarithm of the author's belief that each row is the best, relative to other rows."""
         return np.array(sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One parameter: its values as numbers from 0 to 1, if they can be listed, and what is believed of them."""
+    """One parameter, its values as numbers from 0 to 1 if they can be listed, and the author's belief about them."""
 
     parameter: Parameter
     values: tuple[Value, ...] | None  # None for a continuum
-    units: NDArray[np.float64]  # of the values, ascending; of a belief, where its density is known
+    units: NDArray[np.float64]  # of the values, ascending; of a continuum, where the belief's density is tabulated
     beliefs: NDArray[np.float64]  # log density at each of the units; empty without a belief
     middles: list[float]  # between neighboring units
 
@@ -159,7 +159,7 @@ class _Axis:
 
     @property
     def is_choice(self) -> bool:
-        """Whether its values have no order."""
+        """True if its values have no order."""
         return isinstance(self.parameter.domain, Categorical) and not _are_ordered(self.values or ())
 
     @property
@@ -185,7 +185,7 @@ class _Axis:
         return self.values[bisect_right(self.middles, unit)]
 
     def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest values that there are, as numbers from 0 to 1."""
+        """Return the nearest possible values, as numbers from 0 to 1."""
         return numbers if self.values is None else self.units[self._places(numbers)]
 
     def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -205,18 +205,18 @@ class _Axis:
         return np.where(np.isnan(numbers), 0.0, known)
 
     def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the place of the value nearest to each number."""
+        """Return the index of the value nearest to each number."""
         return np.searchsorted(self.middles, numbers, side="right")
 
 
 def _are_ordered(values: Sequence[Value]) -> bool:
-    """Return whether a list has three numbers or more, and no others: then a model takes them for points of a line."""
+    """Return whether a list consists of at least three different numbers, which a model takes as points on a line."""
     numbers = [float(value) for value in values if is_number(value)]
     return 2 < len(values) == len(set(numbers))
 
 
 def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
-    """Return the values of a list and their units: numbers in their order on their scale, others evenly."""
+    """Return the values of a list with their units; numbers are sorted and placed on their scale, others evenly."""
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)
     ordered = sorted(value for value in values if isinstance(value, int | float))

@@ -1,7 +1,7 @@
 """A Gaussian process with a Matern 5/2 kernel, in NumPy and SciPy.
 
-Its parameters, a scale of each hyperparameter, the noise and the signal, are the most probable ones under log-normal
-priors. They are found from two fixed starts, so that the same data give the same process.
+Its parameters (a scale for each hyperparameter, the noise and the signal) are the most probable ones under log-normal
+priors. They are optimized from two fixed starts, so that the same data give the same process.
 
 Rasmussen and Williams (2006), "Gaussian Processes for Machine Learning", chapters 2 and 5.
 """
@@ -22,33 +22,33 @@ Array: TypeAlias = NDArray[np.float64]
 
 ROOT5 = math.sqrt(5.0)
 JITTER = 1e-6
-FLAT = 1e10  # what the fit takes for the loss of parameters with which the kernel cannot be inverted
+FLAT = 1e10  # the loss of parameters for which the covariance matrix cannot be factorized
 FIT_STEPS = 40
 
 
 def matern(squares: Array) -> Array:
-    """Return the kernel of signal 1 for squared distances."""
+    """Return the kernel with signal 1 at squared distances."""
     distances = ROOT5 * np.sqrt(squares)
     return np.asarray((1.0 + distances + (5.0 / 3.0) * squares) * np.exp(-distances))
 
 
 def matern_slope(squares: Array) -> Array:
-    """Return by what to multiply a hyperparameter's part of the squares for the derivative by the log of its scale."""
+    """Return the kernel's derivative by the log of a scale, as a factor of the hyperparameter's squared distances."""
     distances = ROOT5 * np.sqrt(squares)
     return np.asarray((5.0 / 3.0) * (1.0 + distances) * np.exp(-distances))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelParameters:
-    """The logarithms of what the kernel is made of."""
+    """The parameters of the kernel, as logarithms."""
 
-    scales: Array  # one of each hyperparameter: the distance over which it changes the value
+    scales: Array  # for each hyperparameter, the distance over which it changes the value
     noise: float  # variance
     signal: float  # variance
 
     @classmethod
     def expected(cls, size: int) -> KernelParameters:
-        """Return the middle of the priors: scales that grow with the root of the dimension, hardly any noise."""
+        """Return the center of the priors: scales that grow with the root of the dimension, and little noise."""
         return cls(np.full(size, math.log(0.4 * math.sqrt(size))), math.log(1e-3), 0.0)
 
     @classmethod
@@ -60,7 +60,7 @@ class KernelParameters:
 
 
 class GaussianProcess:
-    """What is known of a function from values at some points, which have mean 0 and deviation 1.
+    """The posterior of a function, given values at some points; the values have mean 0 and deviation 1.
 
     ``features`` are the coordinates of the points, ``owners`` the hyperparameter to which each coordinate belongs.
     """
@@ -75,27 +75,27 @@ class GaussianProcess:
         self._weights: Array = cho_solve((self._factor, True), values)
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return the function's mean and deviation at points; the noise is no part of it."""
+        """Return the function's mean and deviation at points, without the noise."""
         covariance = self._covariance(features)
         explained = solve_triangular(self._factor, covariance, lower=True)
         variance = self._signal - (explained**2).sum(axis=0)
         return covariance.T @ self._weights, np.sqrt(np.maximum(variance, 1e-10))
 
     def believing(self, features: Array) -> GaussianProcess:
-        """Return a process that takes its own means at points for values: it is surer there, and no wiser."""
+        """Return the process with its own means at points added as values, which reduces its deviation there."""
         if not len(features):
             return self
         values = np.concatenate([self._values, self.predict(features)[0]])
         return GaussianProcess(self._parameters, self._owners, np.vstack([self._features, features]), values)
 
     def _covariance(self, features: Array) -> Array:
-        """Return the covariance of each known point with each of these."""
+        """Return the covariance of each known point with each of these points."""
         scales = np.exp(self._parameters.scales)[self._owners]
         return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
 
 
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
-    """Return the most probable parameters for values at points, which have mean 0 and deviation 1."""
+    """Return the most probable parameters for values at points; the values have mean 0 and deviation 1."""
     size = int(owners.max()) + 1
     loss = _Loss(owners, features, values)
     smooth = loss.center
@@ -112,7 +112,7 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
 
 
 class _Loss:
-    """The negative logarithm of how probable parameters are, as a vector, and its gradient."""
+    """The negative logarithm of the probability of parameters, given as a vector, and its gradient."""
 
     def __init__(self, owners: NDArray[np.intp], features: Array, values: Array) -> None:
         self._values = values
@@ -135,7 +135,7 @@ class _Loss:
         weights = cho_solve((factor, True), values)
         off_center = (vector - self.center) / self._spread
         misfit = 0.5 * values @ weights + np.log(np.diag(factor)).sum()
-        # The derivative of the misfit by the kernel's entries, with the sign changed and times two.
+        # The derivative of the misfit by the entries of the kernel, times -2.
         pull = np.outer(weights, weights) - cho_solve((factor, True), self._identity)
         slopes = pull * (signal * matern_slope(squares))
         by_scale = np.tensordot(self._squares, slopes, 2) * precisions

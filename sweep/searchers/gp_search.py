@@ -1,7 +1,7 @@
-"""Search by a model of learning curves: Gaussian processes that say where a new configuration is worth a training.
+"""Search by Gaussian processes that model learning curves.
 
-A trial counts at each rung that it has reached: an epoch at which trials of this sweep stop or pause, or their end.
-Nothing is said to the searcher of the rule that stops them; the rungs are those that the events show.
+A trial counts at each rung that it has reached. A rung is an epoch at which trials of this sweep stop or pause, or the
+end of the training. The searcher does not know the rule that stops them; it derives the rungs from the events.
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started, Tr
 FEWEST_STARTS = 4
 MOST_RUNGS = 5
 FEWEST_STOPS = 2
-"""Trials that stop or pause at an epoch for it to be a rung."""
+"""Minimum number of trials that stop or pause at an epoch for it to be a rung."""
 RUNG_DISTANCE = 1.5
-"""The factor by which rungs differ at least: of epochs that are nearer, the one at which more trials stopped."""
+"""Minimum factor between rungs. Of epochs that are nearer, the one at which more trials stopped counts."""
 REFIT_SHARE = 5
-"""The kernel's parameters are found anew after this part of the results has come."""
+"""The kernel's parameters are fitted again whenever about one in this many results is new."""
 CANDIDATES = 512
-NEIGHBORS = 40  # of each of the best candidates
-BETA = 10.0
-"""After how many results the author's beliefs count as much as the model does: piBO (Hvarfner et al., ICLR 2022)."""
+NEIGHBORS = 40  # tried around each of the best candidates
+BETA = 5.0
+"""Number of results after which the author's beliefs count as much as the model: piBO (Hvarfner et al., ICLR 2022).
+
+They use a tenth of the number of trials. With 10, a wrong belief cost more than a sweep of 25 trials could make good.
+"""
 
 _LIBRARIES = ThreadpoolController()
-"""Matrices this small are computed faster by one thread, and to the same bits whatever the number of cores."""
+"""Limits BLAS to one thread, which is faster for matrices this small and gives the same bits on any number of cores."""
 
 END = math.inf
-"""The rung of trials that have trained whole, whatever their last epoch."""
+"""The rung of trials that were trained to their end, whatever their last epoch."""
 
 Rung: TypeAlias = float
 """An epoch, or `END`."""
@@ -53,16 +56,16 @@ Rung: TypeAlias = float
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """What a trial reached at a rung."""
+    """The result of a trial at a rung."""
 
     place: int
     rung: Rung
-    loss: float  # infinite where the trial came to nothing
+    loss: float  # infinite if the trial has no usable loss
     violation: float
 
 
 def _combine_results(results: Sequence[_Result]) -> Results:
-    """Return the results of one rung as the model takes them."""
+    """Return the results of one rung in the form that the model takes."""
     return Results(
         tuple(one.place for one in results),
         np.array([one.loss for one in results]),
@@ -72,7 +75,7 @@ def _combine_results(results: Sequence[_Result]) -> Results:
 
 @dataclass(slots=True)
 class _Known:
-    """A trial that the model knows, of this sweep or of an earlier one."""
+    """A trial that the model uses, of this sweep or of an earlier one."""
 
     record: TrialState
     counted: set[Rung] = field(default_factory=set)  # rungs at which it has a result
@@ -81,10 +84,11 @@ class _Known:
 class GaussianProcessSearcher:
     """Suggests the configuration with the greatest expected improvement under `CurveModel`.
 
-    The first suggestions are points of a Sobol sequence, or drawn from the author's beliefs. Pruned trials, trials that
-    pause and running ones count with what they reached at each rung. Trials that diverged or ran out of memory are as
-    bad as the worst at the first rung that they did not reach, failed ones count by the objective's ``impute`` alone.
-    Running trials are taken to come out as predicted, so that workers that ask at once get different suggestions.
+    The first suggestions are points of a Sobol sequence or, if the author has beliefs, random draws by these. Pruned,
+    paused and running trials count with their result at each rung. Trials that diverged or ran out of memory count as
+    the worst at the first rung that they did not reach, unless the objective's ``impute`` says otherwise; failed ones
+    count only by ``impute``. Running trials are assumed to end as predicted, so that workers that ask at the same time
+    get different suggestions.
     """
 
     foresees = False
@@ -99,13 +103,13 @@ class GaussianProcessSearcher:
         self._design = random_search(space, seed) if space.has_beliefs else sobol_search(space, seed)
         self._ledger = Ledger()
         self._tried: set[str] = set()
-        self._known: list[_Known] = []  # those of earlier sweeps come first
-        self._places: dict[int, int] = {}  # of our trials among the known ones
+        self._known: list[_Known] = []  # trials of earlier sweeps come first
+        self._places: dict[int, int] = {}  # index in `_known` by trial
         self._features: list[NDArray[np.float64]] = []
         self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
         self._rungs: tuple[Rung, ...] = (END,)
         self._results: list[_Result] = []  # in the order in which they came
-        self._fit: tuple[int, list[KernelParameters]] = (0, [])  # of so many results; forgotten with other rungs
+        self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:
         before = len(self._known)
@@ -143,7 +147,7 @@ class GaussianProcessSearcher:
 
     @property
     def _starting(self) -> bool:
-        """Whether too little is known for a model."""
+        """True if there are too few results for a model, or no parameter to choose."""
         return len(self._results) < self._starts or not self._encoding.size
 
     def _first_draws(self, number: int) -> Iterator[Draw]:
@@ -157,9 +161,10 @@ class GaussianProcessSearcher:
         return map(self._encoding.decode, rows)
 
     def _candidates(self, number: int) -> Rows:
-        """Return configurations, the one with the greatest expected improvement first.
+        """Return rows of configurations, the one with the greatest expected improvement first.
 
-        They are searched at random and around the best trials, then around the best of these, closer and closer.
+        The search starts with random rows and neighbors of the best trials, and continues around the best of these
+        with smaller and smaller steps.
         """
         encoding, model = self._encoding, self._model()
         rng = np.random.default_rng([self._seed, number])
@@ -213,7 +218,7 @@ class GaussianProcessSearcher:
         self._count(len(self._known) - 1)
 
     def _belongs(self, params: Params) -> bool:
-        """Return whether a trial has a place in this space: an older one may be of another."""
+        """Return whether a trial lies in this space; an older one may be from another space."""
         for parameter in self._space.parameters:
             if not parameter.drawn:
                 continue
@@ -225,14 +230,14 @@ class GaussianProcessSearcher:
         return True
 
     def _note_stop(self, record: TrialState) -> bool:
-        """Count where a trial stopped early or pauses; return whether it did."""
+        """Count the epoch at which a trial stopped early or pauses; return whether it did."""
         stopped = record.paused or record.status is Status.PRUNED
         if stopped and record.epoch:
             self._stops[record.epoch] += 1
         return stopped
 
     def _choose_rungs(self) -> None:
-        """Take as rungs the epochs at which most trials stop, and the end; count all trials anew if these change."""
+        """Use the epochs at which most trials stop, and the end, as rungs; if they change, count all trials again."""
         chosen: list[int] = []
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
             if count >= FEWEST_STOPS and all(
@@ -250,9 +255,9 @@ class GaussianProcessSearcher:
             self._count(place)
 
     def _count(self, place: int) -> None:
-        """Note what a trial has reached at the rungs at which nothing is noted of it yet.
+        """Add the results of a trial at rungs where it has none yet.
 
-        One that came to nothing has a result at the first rung that it did not reach.
+        A trial that was lost also has a result at the first rung that it did not reach.
         """
         known = self._known[place]
         for rung in self._rungs:
@@ -266,7 +271,7 @@ class GaussianProcessSearcher:
                 return
 
     def _result(self, place: int, rung: Rung) -> _Result | None:
-        """Return what a trial counts as at a rung; None where it does not count there, or not yet."""
+        """Return the result of a trial at a rung; None if it does not count there, or not yet."""
         record = self._known[place].record
         if record.status in WHOLE or record.epoch >= rung:
             return self._judged(place, rung)
@@ -279,7 +284,10 @@ class GaussianProcessSearcher:
         return _Result(place, rung, math.inf if imputed is None else imputed, 0.0)
 
     def _judged(self, place: int, rung: Rung) -> _Result | None:
-        """Return the last result of a trial up to a rung; None for one that goes on and has not had a finite one."""
+        """Return the last finite result of a trial up to a rung.
+
+        Without one, it is None if the trial may continue, and an infinite loss if it has ended.
+        """
         record = self._known[place].record
         for epoch in sorted(record.epochs, reverse=True):
             loss = self._objective.loss(record.epochs[epoch]) if epoch <= rung else None

@@ -1,11 +1,11 @@
-"""Search by Optuna's samplers: tpe and nsga2, every setting that matters given and none left to a default.
+"""Search by Optuna's samplers tpe and nsga2, with every relevant setting passed instead of left to a default.
 
-One study lives as long as the searcher and is told what has changed since a trial was asked for. It is a function
-of the observed events alone, so that a resumed sweep makes the same one anew; what a sampler asks for is forgotten
-at once, so that suggesting changes nothing and no trial stays in it as a running zombie.
+The searcher keeps one study, in which it updates the trials that have changed before each suggestion. The study
+depends only on the observed events, so a resumed sweep builds the same one again. Trials that a sampler creates are
+removed at once, so that a suggestion changes nothing and leaves no running trial behind.
 
-What Optuna cannot draw (other distributions, weights, quanta on a log scale) is a number from 0 to 1 for `from_unit`,
-so that nothing is changed or dropped.
+Parameters that Optuna cannot draw (other distributions, weights, quanta on a log scale) are numbers from 0 to 1 in the
+study, which `from_unit` turns into values. So no domain is changed or dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNIT = FloatDistribution(0.0, 1.0)
 
 
 def distribution(domain: Domain) -> BaseDistribution:
-    """Optuna's own distribution, or `UNIT` where it has none like it."""
+    """Return Optuna's distribution of a domain, or `UNIT` if it has no equivalent."""
     match domain:
         case Categorical(probabilities=None):
             return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
@@ -58,7 +58,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def encode_value(domain: Domain, value: Value) -> Any:
-    """Return a value as Optuna knows it."""
+    """Return a value in Optuna's representation."""
     known = distribution(domain)
     if isinstance(known, CategoricalDistribution):
         return key(value)
@@ -66,7 +66,7 @@ def encode_value(domain: Domain, value: Value) -> Any:
 
 
 def draw(trial: Trial, parameter: Parameter) -> Value:
-    """Return the value that a sampler of Optuna chooses for a parameter of a trial."""
+    """Return the value that Optuna's sampler chooses for a parameter of a trial."""
     name, domain = parameter.name, parameter.domain
     match distribution(domain):
         case CategoricalDistribution(choices=labels):
@@ -85,11 +85,11 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
 Method: TypeAlias = Literal["tpe", "nsga2"]
 
 Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]
-"""What Optuna is told of a trial: its state, its final values, and its metrics by epoch."""
+"""The state of a trial in the study, its final values, and its metrics by epoch."""
 
 
 def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
-    """Return a sampler for one trial; its random state and all else that it keeps begin with the seed."""
+    """Return a new sampler for one trial, with a random state from the seed; ``trials`` is the number known so far."""
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
@@ -98,16 +98,18 @@ def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, t
             return NSGAIISampler(space, seed)
 
 
-STARTUP = 10  # trials that are drawn at random, before a model of them is any good
+STARTUP = 10  # random trials at the start, as a model of fewer is not useful
 BETA = 10.0
-"""After how many trials the author's beliefs count as much as the model of them does."""
+"""Number of trials after which the author's beliefs count as much as the model of the trials."""
 
 
 class TPESampler(samplers.TPESampler):
-    """Knows what all trials have in common, which Optuna finds out anew by comparing all of them.
+    """Optuna's TPE sampler with the author's beliefs, and with the space of common parameters known in advance.
 
-    What the author believes is a factor of the acquisition, with an exponent that falls as 1/n after n trials: piBO
-    (Hvarfner et al., ICLR 2022, equation 6), here for the ratio of densities of TPE.
+    Optuna would determine the parameters that all trials have by comparing all trials at each suggestion; that is saved
+    with one objective and no conditional parameters. The author's beliefs are a factor of the acquisition function,
+    with an exponent that falls as 1/n after n trials: piBO (Hvarfner et al., ICLR 2022, equation 6), applied to the
+    ratio of densities of TPE.
     """
 
     def __init__(self, space: Space, seed: int, trials: int, *, multivariate: bool, group: bool) -> None:
@@ -117,7 +119,7 @@ class TPESampler(samplers.TPESampler):
             n_ei_candidates=24,
             multivariate=multivariate,
             group=group,
-            constant_liar=True,  # a running trial counts as bad: workers that run at once keep apart
+            constant_liar=True,  # running trials count as bad, so that concurrent workers get different points
         )
         self._common = list_common_distributions(space) if multivariate and not group else None
         self._believed = {one.name: one for one in space.parameters if one.belief is not None}
@@ -139,7 +141,10 @@ class TPESampler(samplers.TPESampler):
 
 
 def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
-    """Return the value of a number as Optuna keeps it: of choices the place, of what it cannot draw a unit."""
+    """Return the value of a number in Optuna's internal representation.
+
+    The number is an index for choices, and between 0 and 1 for values that Optuna cannot draw.
+    """
     if isinstance(known, CategoricalDistribution):
         return (list_choices(domain) or ())[int(number)]
     if known == UNIT and not isinstance(domain, Uniform):
@@ -148,7 +153,10 @@ def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
 
 
 class NSGAIISampler(samplers.NSGAIISampler):
-    """As above; Optuna names what it notes about generations by the name of the class."""
+    """Optuna's NSGA-II sampler with the space of common parameters known in advance.
+
+    The name is that of Optuna's class, because Optuna uses it in the keys of its attributes about generations.
+    """
 
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5)
@@ -159,23 +167,23 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 
 def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return what every trial has, by name, in the order in which Optuna draws it."""
+    """Return the distributions of the parameters that every trial has and that vary, in the order of Optuna's draws."""
     known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
 
 
-_SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
+_SAMPLER_ATTEMPTS = 20  # random draws follow, at a hundredth of the cost
 
 
 class OptunaSearcher:
-    """Suggests what a sampler of Optuna draws, given all trials so far.
+    """Suggests what an Optuna sampler draws after all trials so far.
 
-    Completed trials count with the metrics they reported last, pruned ones and those that pause as PRUNED with their
-    values by epoch, failed ones as FAIL. Those that diverged or ran out of memory are told as bad: to tpe as
-    pruned before any value, which it ranks last (it ranks every completed trial above all pruned ones);
-    to the others, which learn nothing from pruned trials, as completed, worse than any. An
-    objective's `impute` says otherwise: then these three are told alike, by its rule. Trials that do not meet the
-    constraints over metrics are told as worse than any that do, by their violation (`Objective.standing`).
+    Completed trials count with the metrics they reported last, pruned and paused ones as PRUNED with their values by
+    epoch, failed ones as FAIL. Trials that diverged or ran out of memory count as bad. For tpe they are pruned before
+    any value, which it ranks last (it ranks every completed trial above all pruned ones). For nsga2, which learns
+    nothing from pruned trials, they are completed and worse than all others. If an objective has `impute`, failed
+    trials count like these two, with the values that its rule assigns. Completed trials that violate the constraints on
+    metrics count as worse than those that meet them, by their violation (`Objective.violation`).
     """
 
     foresees = False
@@ -188,10 +196,10 @@ class OptunaSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
-        self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study: those of other sweeps come first
-        self._numbers: dict[int, int] = {}  # in the study, of our trials; those of another space have none
-        self._stale: set[int] = set()  # what has changed since it was told
-        self._bad: set[int] = set()  # what counts as worse than any
+        self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
+        self._numbers: dict[int, int] = {}  # in the study, by trial; trials of another space have none
+        self._stale: set[int] = set()  # numbers in the study of trials that have changed since its last update
+        self._bad: set[int] = set()  # numbers in the study of trials whose values depend on the worst trial
         self._ranges = [_Range(objective) for objective in objectives]
 
     def learn(self, past: Iterable[Record]) -> int:
@@ -208,7 +216,7 @@ class OptunaSearcher:
         numbers = uniform_numbers(self._seed, number)
         with silence_optuna(), closing(self._sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
-            believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would draw at random still
+            believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would still draw at random
             either = rest if believes else chain(draws, rest)
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
@@ -226,7 +234,7 @@ class OptunaSearcher:
                 pass
 
     def study(self) -> optuna.Study:
-        """Return all trials as a study of Optuna, in the order in which they started."""
+        """Return all trials as an Optuna study: those of other sweeps, then the others in the order of their start."""
         with silence_optuna():
             return self._study(0)
 
@@ -235,7 +243,7 @@ class OptunaSearcher:
         self._changed(len(self._known) - 1)
 
     def _changed(self, number: int) -> None:
-        """Let a trial be told anew, and all that are measured by it."""
+        """Mark a trial for the next update of the study, and all bad ones if it widens the range of the losses."""
         self._stale.add(number)
         record = self._known[number][1]
         widened = [of_one.widen(record) for of_one in self._ranges] if record.status in JUDGED else []
@@ -253,7 +261,7 @@ class OptunaSearcher:
                 self._storage.notes = notes
 
     def _study(self, number: int) -> optuna.Study:
-        """Return the study as it is now, with the sampler for one trial."""
+        """Return the study, brought up to date, with a sampler for one trial."""
         penalties = [of_one.penalty for of_one in self._ranges]
         for place in sorted(self._stale):
             told, is_bad = self._told(*self._known[place], penalties)
@@ -268,7 +276,7 @@ class OptunaSearcher:
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
     def _point(self, event: TrialStarted) -> _AskedPoint | None:
-        """Return the parameters of a trial as Optuna knows them; None if they are from another space."""
+        """Return the parameters of a trial in Optuna's representation; None if they are from another space."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             name, domain = parameter.name, parameter.domain
@@ -285,7 +293,7 @@ class OptunaSearcher:
         return point
 
     def _past_point(self, params: Params) -> _AskedPoint:
-        """Return a trial of another sweep as this method can use it."""
+        """Return the parameters of another sweep's trial in Optuna's representation; for nsga2, in generation 0."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -295,17 +303,17 @@ class OptunaSearcher:
         return point
 
     def _take_notes(self, number: int, point: _AskedPoint) -> None:
-        """Let a sampler note, as it does whenever a trial starts, to which generation it belongs."""
+        """Store in ``point`` what the sampler records when a trial starts, such as its generation."""
         trial = self._study(number).ask()
-        _ = trial.relative_params  # asking alone samples nothing
+        _ = trial.relative_params  # `ask` alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
         self._storage.forget(trial.number)
 
     def _told(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
-        """Return a trial in Optuna's words, and whether these depend on how bad the others are."""
+        """Return a trial for the study, and whether its values depend on how bad the other trials are."""
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
-        if len(self._objectives) == 1:  # Optuna compares pruned trials by a single value only
+        if len(self._objectives) == 1:  # Optuna compares pruned trials by one objective only
             reported = {epoch: self._objectives[0].value(metrics) for epoch, metrics in epochs.items()}
             by_epoch = {epoch: value for epoch, value in reported.items() if value is not None}
         ended = datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None
@@ -316,7 +324,7 @@ class OptunaSearcher:
         return told, state is TrialState.COMPLETE and not is_own
 
     def _outcome(self, record: Record, penalties: list[float]) -> Outcome:
-        if record.paused or record.status is Status.PRUNED:  # one that pauses may never go on
+        if record.paused or record.status is Status.PRUNED:  # a paused trial may never be resumed
             return TrialState.PRUNED, None, record.epochs
         match record.status:
             case Status.RUNNING | Status.INTERRUPTED:
@@ -328,7 +336,7 @@ class OptunaSearcher:
         return self._imputed(record, penalties)
 
     def _imputed(self, record: Record, penalties: list[float]) -> Outcome:
-        """Return what a trial without final values counts as."""
+        """Return the outcome of a trial without usable final values."""
         imputed = [objective.imputed(record.epochs.values()) for objective in self._objectives]
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
@@ -339,7 +347,7 @@ class OptunaSearcher:
         first, violation = self._objectives[0], self._objectives[0].violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
-        if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0: worse than all that were pruned later
+        if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
             return TrialState.PRUNED, None, {0: {first.name: first.of_loss(violation)}}
         return TrialState.COMPLETE, [one.beyond(1.0 + violation) for one in self._ranges], {}
 
@@ -354,7 +362,7 @@ class OptunaSearcher:
 class _AskedPoint:
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)  # of the sampler, about this trial
+    notes: dict[str, Any] = field(default_factory=dict)  # attributes that the sampler sets on this trial
 
     def add(self, parameter: Parameter, value: Value) -> None:
         self.distributions[parameter.name] = distribution(parameter.domain)
@@ -362,7 +370,7 @@ class _AskedPoint:
 
 
 class _Range:
-    """The losses of one objective from the best to the worst."""
+    """The range of the losses of one objective, over the trials that meet the constraints."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
@@ -370,7 +378,7 @@ class _Range:
         self._empty = True
 
     def widen(self, record: Record) -> bool:
-        """Take a judged trial in; whether that changed anything."""
+        """Include the loss of a judged trial; return whether the range changed."""
         loss = self._objective.loss(record.last)
         if loss is None or self._objective.violated(record.last):
             return False
@@ -382,9 +390,9 @@ class _Range:
 
     @property
     def penalty(self) -> float:
-        """A value worse than that of any trial: beyond the worst by a tenth of the spread."""
+        """A value worse than that of any trial, by a tenth of the range."""
         return self.beyond(0.1)
 
     def beyond(self, spreads: float) -> float:
-        """Return a value beyond the worst by so many times the spread."""
+        """Return a value that is worse than the worst one by ``spreads`` times the range."""
         return self._objective.of_loss(self._high + spreads * (self._high - self._low or abs(self._high) or 1.0))

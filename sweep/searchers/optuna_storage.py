@@ -1,4 +1,4 @@
-"""Storages of Optuna studies: the list of trials that the searcher maintains, without copies, and read-only sweeps."""
+"""Storages of Optuna studies, for the trials of a searcher (without copies) and for sweeps that are only read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sweep.events import Value
 
 NAME = "sweep"
 VIOLATED = "constraints"
-"""Where Optuna looks for how far a trial is from meeting its constraints: those above 0 are never its best."""
+"""The attribute with a trial's constraint violations; Optuna never takes a trial with one above 0 as the best."""
 _ID = 0
 
 
@@ -30,23 +30,23 @@ def _refuse_writing(*given: Any, **named: Any) -> NoReturn:
 
 
 class ToldTrials(BaseStorage):
-    """One study; a trial's id is its number.
+    """A storage of one study, in which the id of a trial is its number.
 
-    `tell` puts a trial at its place; what Optuna itself asks for comes behind these, until `forget` drops it.
+    `tell` sets the trial of a number. Trials that Optuna creates are appended to these until `forget` removes them.
     """
 
     def __init__(self, directions: Sequence[StudyDirection]) -> None:
         self._directions = list(directions)
         self._trials: list[FrozenTrial] = []
-        self.notes: dict[str, Any] = {}  # what samplers note about the study
+        self.notes: dict[str, Any] = {}  # attributes that samplers set on the study
 
     def tell(self, number: int, trial: FrozenTrial) -> None:
-        """Put a trial at its place, which is there or the next one."""
+        """Set the trial with this number, which is in use or the next one."""
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]
 
     def forget(self, number: int) -> None:
-        """Drop a trial and all behind it."""
+        """Remove a trial and all with larger numbers."""
         del self._trials[number:]
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
@@ -60,7 +60,7 @@ class ToldTrials(BaseStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        if states == (TrialState.WAITING,):  # asked for before each trial, and never there
+        if states == (TrialState.WAITING,):  # Optuna asks for these before each trial; here are none
             return []
         trials = [trial for trial in self._trials if states is None or trial.state in states]
         return copy.deepcopy(trials) if deepcopy else trials
@@ -119,7 +119,7 @@ def frozen(
     by_epoch: dict[int, float],
     span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
-    """Return a trial in Optuna's words, without a number; ``span``: when it started, and ended."""
+    """Return an Optuna trial without a number; ``span`` has the times of its start and its end."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -138,7 +138,7 @@ def frozen(
 
 @contextmanager
 def silence_optuna() -> Iterator[None]:
-    """Optuna's log lines and warnings of experimental features are not for our users."""
+    """Suppress Optuna's log messages and its warnings about experimental features, which do not concern our users."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
     try:
@@ -149,30 +149,33 @@ def silence_optuna() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-_IDS = 10_000_000  # a trial's id is its number, and so many more for each study before its own
+_IDS = 10_000_000  # a trial's id is its number plus this many for each study before its own
 
 
 class FollowedSweep(Protocol):
-    """A sweep that is looked at again and again."""
+    """A sweep whose present trials can be requested repeatedly."""
 
     @property
     def name(self) -> str:
-        """What its study is called."""
+        """The name of its study."""
 
     @property
     def objectives(self) -> Sequence[tuple[str, str]]:
-        """Metric and goal of each."""
+        """The metric and the goal of each objective."""
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """What becomes the study's user attributes."""
+        """The user attributes of its study."""
 
     def trials(self) -> Sequence[FrozenTrial]:
-        """Return all trials as they are now, new ones behind those that were there at the last call."""
+        """Return all trials in their present state, new ones after those of the previous call."""
 
 
 class WatchedStudies(BaseStorage):
-    """Trials have the numbers that they have in their sweep, and stand in the order in which they became known."""
+    """A read-only storage with one study for each sweep.
+
+    Trials keep their numbers in the sweep, and are listed in the order in which they became known.
+    """
 
     def __init__(self, sweeps: Sequence[FollowedSweep]) -> None:
         self._sweeps = list(sweeps)
@@ -205,9 +208,9 @@ class WatchedStudies(BaseStorage):
         raise KeyError(trial_id)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the best trial of one objective that meets its constraints; raise ValueError if there is none.
+        """Return the best trial of one objective that meets its constraints. Raises ValueError if there is none.
 
-        Optuna's own method looks at values alone (`study.best_trial` does look at constraints).
+        The inherited method compares values only, although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
         feasible = [trial for trial in completed if not any(by > 0 for by in trial.system_attrs.get(VIOLATED, ()))]

@@ -1,7 +1,8 @@
-"""A sweep as an Optuna study, for people and for all that is written for Optuna, and the importance of its parameters.
+"""Sweeps as Optuna studies, for people and programs that work with Optuna, and the importance of parameters.
 
-The searcher's own study (`optuna_search`) tells a sampler what helps it to choose; this one tells what happened: real
-values on real scales, and every trial with the state that it has. Importance is PED-ANOVA over resampled trials.
+The searcher's own study (`optuna_search`) holds what helps a sampler to choose. The studies of this module show what
+happened: real values on real scales, and the actual state of every trial. Importance is PED-ANOVA over resampled
+trials.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sweep.events import Params, Status, Value, is_number
 from sweep.searchers.optuna_storage import VIOLATED, frozen, silence_optuna
 from sweep.space.domains import Domain, IntUniform, Range, Uniform, is_log, key, list_choices, most, quantum, snap
 
-_WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
+_WIDE = 4.0  # standard deviations of a normal distribution on its axis; more if values lie beyond
 _STATES = {
     Status.RUNNING: TrialState.RUNNING,
     Status.COMPLETED: TrialState.COMPLETE,
@@ -38,7 +39,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudiedTrial:
-    """One trial of a sweep, as a study is told of it."""
+    """The facts of a sweep's trial that a study contains."""
 
     params: Params
     status: Status
@@ -47,29 +48,29 @@ class StudiedTrial:
     ended: float | None
     metrics: Mapping[str, float]  # as last reported
     epochs: int
-    by_epoch: Mapping[int, float]  # the first objective
-    notes: Mapping[str, Value] = field(default_factory=dict)  # what else becomes its user attributes
+    by_epoch: Mapping[int, float]  # of the first objective
+    notes: Mapping[str, Value] = field(default_factory=dict)  # further user attributes
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How the values of one parameter stand in a study."""
+    """The representation of one parameter's values in a study."""
 
     distribution: BaseDistribution
-    _known: Mapping[str, Any] = field(default_factory=dict)  # choices by the key of their value
+    _known: Mapping[str, Any] = field(default_factory=dict)  # Optuna's choices, by the key of the value
 
     def value(self, value: Value) -> Any:
-        """Return a value as Optuna has it: a number as it is, what Optuna has no word for as JSON text."""
+        """Return a value in Optuna's representation, as JSON text if Optuna does not support it."""
         match self.distribution:
             case IntDistribution():
-                return int(value)  # type: ignore[arg-type]  # `axis` has seen that all are whole
+                return int(value)  # type: ignore[arg-type]  # `axis` has checked that all are whole
             case FloatDistribution():
-                return float(value)  # type: ignore[arg-type]  # or numbers
+                return float(value)  # type: ignore[arg-type]  # or that all are numbers
             case _:
                 return self._known[_find_known_key(value, self._known)]
 
     def holds(self, value: Value) -> bool:
-        """Return whether a value has room on it."""
+        """Return whether the axis can represent a value."""
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
@@ -78,7 +79,10 @@ class Axis:
 
 
 def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
-    """Return an axis for each of these parameters; None for a domain that nobody knows, which its values then show."""
+    """Return an axis for each parameter; an unknown domain (None) is derived from the values of the trials.
+
+    Parameters with neither a domain nor a value are left out.
+    """
     return {
         name: axis(domain, [trial.params[name] for trial in trials if name in trial.params])
         for name, domain in domains.items()
@@ -87,7 +91,7 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -
 
 
 def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
-    """Return the axis of a domain, on which all values seen have room."""
+    """Return the axis of a domain, extended so that it can represent all values seen."""
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
@@ -101,12 +105,13 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
 def make_frozen_trial(
     trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool
 ) -> FrozenTrial:
-    """Return a trial in Optuna's words, with the state that it has.
+    """Return a trial as an Optuna trial, with its actual state.
 
-    What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
-    that is optimized further begins with these. A trial that diverged, ran out of memory or failed is FAIL, as is a
-    completed one without a finite value of each objective. Pruned trials keep the values that they had reached.
-    User attributes say the status in our words, with its reason, and all metrics as last reported.
+    A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
+    ``alive``); whoever continues to optimize the study starts with these. A trial that diverged, ran out of memory or
+    failed is FAIL, as is a completed one without a finite value for each objective. An infeasible trial is COMPLETE
+    with a violated constraint. Pruned trials keep the values that they had reached. User attributes hold the status
+    with its reason, and all metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
     values = [trial.metrics.get(name, math.nan) for name in objectives]
@@ -122,7 +127,7 @@ def make_frozen_trial(
         values if has_values else None,
         params,
         {name: known[name].distribution for name in params},
-        dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna knows none of several objectives
+        dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna has none with several objectives
         (_local(trial.started), ended),
     )
     if trial.status is Status.INFEASIBLE:
@@ -145,9 +150,10 @@ def study(
     *,
     alive: bool = False,
 ) -> Study:
-    """Return a study in memory, of Optuna's own kind: trials in their order, objectives as (metric, goal).
+    """Return an Optuna study in memory, with the trials in their order.
 
-    ``domains`` are the parameters that are searched. ``alive`` says that a process drives the sweep.
+    ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters. ``alive`` is True if a
+    process drives the sweep.
     """
     told_trials = list(trials)
     known = axes(domains, told_trials)
@@ -160,7 +166,7 @@ def study(
 
 
 def _make_domain(numbers: Sequence[float]) -> Range:
-    """Return the domain of numbers of which no more is known; there is one at least."""
+    """Return a domain from the smallest to the largest of these numbers (at least one), of integers if all are."""
     low, high = min(numbers), max(numbers)
     if all(isinstance(number, int) for number in numbers):
         return IntUniform(int(low), int(high))
@@ -179,7 +185,11 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
 
 
 def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
-    """Choices as they are, where Optuna can tell them apart; else those that are no text as JSON, or all."""
+    """Return the distribution of a parameter with choices, and its choices by the key of the value.
+
+    Choices are the values themselves if Optuna supports and distinguishes them; otherwise all but texts become JSON, or
+    all of them if some would still be equal.
+    """
     values = list(possible.values())
     if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
         labels: list[Any] = values
@@ -191,7 +201,7 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
-    """Return the key under which a value is known: tables keep whole numbers among floats as floats."""
+    """Return the key of a value among the possible ones; a whole number may be an int there and a float in tables."""
     same = [key(value)]
     if is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]
@@ -203,19 +213,19 @@ def _is_whole(number: float) -> bool:
 
 
 def _local(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds)  # without a zone, as Optuna's own
+    return datetime.fromtimestamp(seconds)  # without a time zone, like Optuna's own
 
 
-FEWEST = 10  # trials, below which nothing is said
-POOL = 2000  # trials looked at of more
-MOST = 1000  # trials of a resample: what keeps ten thousand below a second
+FEWEST = 10  # minimum number of trials
+POOL = 2000  # maximum number of trials, drawn at random
+MOST = 1000  # maximum size of a resample; so ten thousand trials take less than a second
 RESAMPLES = 24
-BEST = 0.1  # what "good" means: among this share of the trials, and not fewer than five of them
+BEST = 0.1  # share of the trials that count as good, at least five of them
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The share of one parameter in what tells good trials from the others; all shares together are 1."""
+    """The importance of one parameter, as a share of the importance of all."""
 
     param: str
     share: float  # mean of the resamples
@@ -226,13 +236,13 @@ class Importance:
 def compute_importances(
     trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
 ) -> list[Importance]:
-    """Return the importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.
+    """Return the importance of the parameters ``names`` for a loss, largest first; [] for fewer than 10 trials.
 
-    ``domains`` are those that are known: on their scales a parameter's values are near to each other or far.
+    ``trials`` are pairs of parameters and a finite loss. ``domains`` are those that are known; they define the scales
+    of values.
 
-    PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as Optuna has it, also for parameters that not every trial has,
-    on resamples with replacement (bootstrap) of the ``trials``: parameters and loss, finite. The same numbers for the
-    same trials.
+    The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, also for parameters that
+    not every trial has, on resamples of the trials with replacement (bootstrap). The same trials give the same numbers.
     """
     if len(trials) < FEWEST or not names:
         return []
@@ -257,7 +267,7 @@ def compute_importances(
 
 
 class _Resample(optuna.Study):
-    """A study of given trials, which it need not copy one by one."""
+    """A study of these trials, which are not copied one by one."""
 
     def __init__(self, name: str, storage: InMemoryStorage, trials: list[FrozenTrial]) -> None:
         super().__init__(name, storage)
@@ -272,7 +282,7 @@ def _compute_importance_shares(
 ) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     known = [name for name in names if any(name in trial.params for trial in trials)]
-    with silence_optuna():  # also of resamples in which a parameter has one value
+    with silence_optuna():  # also about resamples in which a parameter has only one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
         found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
@@ -294,12 +304,12 @@ def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDi
         for name, dist in own.items()
     }
     made = frozen(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
-    made.number = made._trial_id = number  # the evaluator tells trials apart by it
+    made.number = made._trial_id = number  # the evaluator identifies trials by it
     return made
 
 
 def _storage() -> InMemoryStorage:
-    """With one study, that has no trials."""
+    """Return a storage with one study, without trials."""
     storage = InMemoryStorage()
     with silence_optuna():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")

@@ -1,7 +1,7 @@
-"""Grid, random and Sobol search, and how every searcher avoids points that violate a constraint or were tried before.
+"""Grid, random and Sobol search, and the search for new feasible points that all searchers share.
 
-The n-th suggestion of the first three is the n-th point of a stream. A stream is a function of the space and the seed
-alone, so every suggestion is one too.
+Grid, random and Sobol search are streams of points: their n-th suggestion is the n-th point, which depends only on the
+space and the seed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sweep.space.feasible_points import near
 from sweep.store.ledger import TrialState
 
 MAX_ATTEMPTS = 1000
-_BLOCK = 64  # rows of a Sobol sequence: a power of two keeps its balance
+_BLOCK = 64  # rows of a Sobol sequence drawn at once; a power of two keeps it balanced
 
 Draw: TypeAlias = Callable[[Parameter], Value]
-"""Chooses the value of one parameter after the other, for one point."""
+"""Returns the value of a parameter. It is called for one parameter of a point after the other."""
 
 
 def first_new(
@@ -32,9 +32,9 @@ def first_new(
 ) -> Params | None:
     """Return the first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
 
-    Where all of them fail, a finite space is searched through in the order of its grid, and in another one
-    the first draw is moved to where the constraints hold: by ``walk`` far into it, else as near as possible.
-    ``uniform`` draws the numbers for that. None means that the space is exhausted.
+    If all draws fail, a finite space is searched in the order of its grid. In an infinite one, the first draw is moved
+    to where the constraints hold, with ``walk`` far into that region, otherwise as near as possible; ``uniform`` draws
+    the numbers for that. Returns None if no new point is found, so that the space counts as exhausted.
     """
     size = space.cardinality
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:
@@ -48,14 +48,14 @@ def first_new(
         feasible |= params is not None
     if size is not None:
         return next(_untried(space, tried), None)
-    if feasible and not space.constraints:  # infinite by name only, like a coarsely quantized normal
+    if feasible and not space.constraints:  # infinite in name only, such as a coarsely quantized normal distribution
         return None
     found = near(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
 
 
 def uniform_numbers(seed: int, number: int) -> Callable[[], float]:
-    """Endless independent numbers from [0, 1), by seed and number."""
+    """Return a function that draws independent numbers from [0, 1), seeded by ``seed`` and ``number``."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number]))).random
 
 
@@ -65,17 +65,17 @@ def _noted(draw: Draw, drawn: dict[str, Value], parameter: Parameter) -> Value:
 
 
 def uniform_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Endless independent draws from each parameter's own distribution, by seed and number."""
+    """Yield independent draws from each parameter's own distribution without end, seeded by ``seed`` and ``number``."""
     uniform = uniform_numbers(seed, number)
     while True:
         yield lambda parameter: from_unit(parameter.domain, uniform())
 
 
 def believed_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Endless draws of which half follow the author's beliefs, and half each parameter's own distribution.
+    """Yield draws without end; half follow the author's beliefs, half each parameter's own distribution.
 
-    The mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section 5): beliefs that are wrong cost at
-    most every other trial.
+    This is the mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section 5): wrong beliefs cost at most
+    every other trial.
     """
     uniform = uniform_numbers(seed, number)
     while True:
@@ -88,7 +88,7 @@ def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
 
 
 def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
-    """Endless draws that learn nothing, by seed and number; with the author's beliefs, where there are such."""
+    """Return draws that do not depend on results; half of them follow the author's beliefs, if there are any."""
     return believed_draws(seed, number) if space.has_beliefs else uniform_draws(seed, number)
 
 
@@ -97,7 +97,10 @@ def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
 
 
 class PointStream:
-    """Suggests ``first``, then point after point, each given its number and the keys of those before it."""
+    """A searcher that suggests ``first``, then the points that ``point`` returns.
+
+    ``point`` gets the number of a point and the keys of all points before it; it returns None if there are no more.
+    """
 
     def __init__(self, point: Callable[[int, Collection[str]], Params | None], first: Iterable[Params] = ()) -> None:
         self._point = point
@@ -107,7 +110,7 @@ class PointStream:
     foresees = True
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Nothing to learn."""
+        """Ignore the trials and return 0."""
         return 0
 
     def suggest(self, number: int) -> Params | None:
@@ -120,19 +123,20 @@ class PointStream:
         return self._points[number]
 
     def observe(self, event: Event) -> None:
-        """Nothing to learn."""
+        """Ignore the event."""
 
 
 def grid_search(space: Space, first: Iterable[Params] = ()) -> PointStream:
-    """Return a searcher of every combination, once and in the order of the file, after the points of ``first``."""
+    """Return a searcher that suggests ``first``, then all other combinations in the order of the file."""
     points = space.grid()
     return PointStream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
 
 
 def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
-    """Return a searcher of independent draws from each parameter's own distribution, half of them by the prior.
+    """Return a searcher that suggests ``first``, then independent draws from each parameter's distribution.
 
-    The n-th point, unless it is of ``first``, has a random generator of its own, by seed and n.
+    If the author has beliefs, half of the draws follow them. Each point has a random generator of its own, seeded by
+    the seed and the number of the point.
     """
     return PointStream(
         lambda number, tried: first_new(
@@ -143,11 +147,11 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Poin
 
 
 def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
-    """Return a searcher of a scrambled low-discrepancy sequence, spread more evenly than random draws.
+    """Return a searcher that suggests ``first``, then a scrambled Sobol sequence, more even than random draws.
 
-    Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. It
-    begins after the points of ``first``. Each drawn parameter has its own dimension, used or not, and points that are
-    infeasible or repeated are skipped.
+    Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. Each
+    drawn parameter has its own dimension, even in points that do not use it. Infeasible and repeated points are
+    skipped.
     """
     draws = _sobol_draws(space, seed)
     return PointStream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
@@ -155,7 +159,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Point
 
 def _sobol_draws(space: Space, seed: int) -> Iterator[Draw]:
     drawn = [parameter.name for parameter in space.parameters if parameter.drawn]
-    from scipy.stats import qmc  # which takes half a second
+    from scipy.stats import qmc  # importing it takes half a second
 
     sequence = qmc.Sobol(max(len(drawn), 1), scramble=True, rng=seed)
     while True:

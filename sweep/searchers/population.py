@@ -1,14 +1,14 @@
 """Population based training: Jaderberg et al. (2017), "Population Based Training of Neural Networks", section 3.
 
-A population trains in generations of some epochs. At the end of each, its worst members are replaced by copies of its
-best ones, which go on from their checkpoints with hyperparameters that are moved a little. A member is a trial as long
-as its hyperparameters stay the same; a copy is a trial of its own, which has its parent's epochs up to the copy.
+A population trains in generations of several epochs. After each, its worst members are replaced by copies of its best
+ones, which continue from their checkpoints with perturbed hyperparameters. A member is a trial as long as its
+hyperparameters stay the same; a copy is a new trial, which has its parent's epochs up to the copy.
 
-All members wait at the end of a generation until all are there, so that which are replaced, by what, depends on the
-events alone and not on how fast anybody was: a sweep that is killed goes on the same.
+Members wait at the end of a generation until all have reached it. So the events alone decide which members are replaced
+and by what, not the speed of the workers, and a sweep that was killed continues in the same way.
 
-Of `method: pb2`, a model of all generations so far chooses how copies are moved (`sweep.searchers.population_bandit`).
-The rest is the same.
+With `method: pb2`, a model of all generations so far chooses the hyperparameters of copies
+(`sweep.searchers.population_bandit`). The rest is the same.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ from sweep.space.objectives import INFEASIBLE, Objective
 from sweep.store.ledger import Ledger, Reported, SessionChange, TrialState
 
 FACTORS = (0.8, 1.2)
-"""By which numbers are moved; of choices in an order, the next one before or after."""
+"""Factors by which numbers are perturbed. A choice is replaced by the one before or after it."""
 ATTEMPTS = 100  # to find hyperparameters that meet the constraints
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """Where a copy goes on from."""
+    """The trial and the epoch from which a copy continues."""
 
     trial: int
     epoch: int
 
 
 class Population:
-    """Chooses the members of a population and their copies, and says who waits and who is replaced.
+    """Chooses the members of a population and their copies, and decides which members wait and which are replaced.
 
-    A searcher as others are, and as schedulers that let trials pause (`Pausing`): a function of the events as well.
+    It is a searcher and also implements `Pausing`, as schedulers do that pause trials. Its answers depend only on the
+    events.
     """
 
     foresees = False
@@ -56,18 +57,18 @@ class Population:
         self._space, self._objective, self._seed, self._rules = space, objective, seed, rules
         self._first = list(first)
         self._ledger = Ledger()
-        self._members = self._ledger.trials  # by their places in the search
-        self._leaving: set[int] = set()  # have just trained to the end of a generation, and are to be left there
+        self._members = self._ledger.trials  # by their numbers in the search
+        self._leaving: set[int] = set()  # have just reached the end of a generation, and must pause there
         self._ends = rules.ends()
         self._done = 0  # generations that are over
-        self._parents: list[Parent] = []  # of the copies, in the order in which their places fell free
-        self._losers: dict[int, str] = {}  # why they are replaced
-        self._copies: dict[int, Params] = {}  # what was suggested for them, to choose it once
+        self._parents: list[Parent] = []  # of the copies, in the order of their numbers
+        self._losers: dict[int, str] = {}  # replaced members, and why
+        self._copies: dict[int, Params] = {}  # suggestions, so that each is chosen once
         moved = filter(self._is_moved, space.parameters)
         self._guide = _Guide(space, moved, seed) if rules.method == "pb2" else None
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Nothing to learn."""
+        """Ignore the trials and return 0."""
         return 0
 
     # ---- as a searcher
@@ -90,13 +91,13 @@ class Population:
         return self._copies[number]
 
     def parent(self, number: int) -> Parent | None:
-        """Return where a trial goes on from; None for one that begins anew."""
+        """Return the parent of a copy; None for a trial that starts from scratch."""
         place = number - self._rules.size
         return self._parents[place] if 0 <= place < len(self._parents) else None
 
     @property
     def waits(self) -> bool:
-        """Whether there may be further trials, though none is to be started now."""
+        """True if further trials may be suggested later, although there may be none now."""
         return any(_is_unfinished(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
@@ -118,10 +119,10 @@ class Population:
         return self._ends
 
     def holds(self, trial: int) -> str | None:
-        """Return why a member waits: its generation is not over, or copies of those that wait have not started.
+        """Return why a member must wait; None if it may continue.
 
-        One that comes to the end of a generation is left there even if it is the last: others may be made of what it
-        has saved.
+        It waits until its generation is over and all copies have started. Even the last member to reach the end of a
+        generation pauses there, because copies may continue from its checkpoint.
         """
         member = self._members.get(trial)
         if member is None:
@@ -132,19 +133,19 @@ class Population:
 
     @property
     def _has_copies(self) -> bool:
-        """Whether there is a copy that has not started."""
+        """True if a copy has not started yet."""
         return len(self._members) < self._rules.size + len(self._parents)
 
     def last(self) -> int | None:
-        """Return None: who waits does so for members that train."""
+        """Return None, because members only wait for others that train."""
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the members that are replaced and have not ended yet, and why."""
+        """Return the replaced members that have not ended yet, and why they were replaced."""
         return {trial: why for trial, why in self._losers.items() if _is_unfinished(self._members[trial])}
 
     def _look(self) -> None:
-        """End the generation if all have come to its end."""
+        """Replace members after each generation whose end all members have reached."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
             there = [one for one, member in self._members.items() if _is_unfinished(member) and one not in self._losers]
@@ -157,7 +158,11 @@ class Population:
             self._done += 1
 
     def _generation(self, end: int) -> dict[int, bandit.MemberResult]:
-        """Return what the members did that have trained a generation themselves."""
+        """Return the results of a generation by trial.
+
+        It has the members that trained the whole generation themselves, and those that diverged or ran out of memory
+        in it.
+        """
         start = end - self._rules.interval
         found = {}
         for number, member in sorted(self._members.items()):
@@ -173,7 +178,7 @@ class Population:
         return None if metrics is None else self._objective.standing(metrics)
 
     def _replace(self, end: int, there: list[int]) -> None:
-        """Find copies for the places of the worst, and of those that failed since the generation before."""
+        """Choose parents of copies that replace the worst members, and those lost since the last generation."""
         losses = {one: self._loss(self._members[one], end) for one in there}
         ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
@@ -200,7 +205,7 @@ class Population:
         return np.random.Generator(np.random.Philox(sequence)).random
 
     def _moved(self, parent: Parent, number: int) -> Params:
-        """Return hyperparameters near those of a parent that meet the constraints; its own where none are found."""
+        """Return perturbed hyperparameters of a parent that meet the constraints; its own if none are found."""
         params = self._members[parent.trial].params
         numbers = uniform_numbers(self._seed, number)
 
@@ -239,19 +244,19 @@ class Population:
 
 
 class _Guide:
-    """Moves copies to where a model of the generations so far expects most, of `method: pb2`.
+    """Chooses the hyperparameters of copies by a model of the generations so far, for `method: pb2`.
 
-    What it chooses depends on the generations up to a copy's alone, so it is the same whenever it is asked.
+    A choice depends only on the generations before the copy, so it is the same whenever it is requested.
     """
 
     def __init__(self, space: Space, moved: Iterable[Parameter], seed: int) -> None:
         self._space, self._seed = space, seed
         self._axes = [one for one in moved if isinstance(one.domain, Range)]
         self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
-        self._model: tuple[int, bandit.Posterior | None] = -1, None  # of the generations up to one
+        self._model: tuple[int, bandit.Posterior | None] = -1, None  # a generation, and the model of all up to it
 
     def hear(self, generation: dict[int, bandit.MemberResult]) -> None:
-        """Learn what the members did in a generation that is over."""
+        """Add the results of a generation that is over."""
         self._trained.append(generation)
 
     def moved(
@@ -259,8 +264,9 @@ class _Guide:
     ) -> Params | None:
         """Return the hyperparameters of a copy; ``draw`` chooses those that are not in the model.
 
-        ``parent`` is the generation that is over and the trial, ``before`` the copies made of it before, which this one
-        differs from. None where too little is known, or nothing else was found that meets the constraints.
+        ``parent`` is the last generation and the trial that is copied. ``before`` has the earlier copies of the same
+        generation, from which this one differs, as pairs of parent and hyperparameters. Returns None if the model has
+        too few results, or if no new point was found that meets the constraints.
         """
         generation, trial = parent
         model = self._model_of(generation)
@@ -287,7 +293,7 @@ class _Guide:
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _model_of(self, generation: int) -> bandit.Posterior | None:
-        """Return a model of the generations up to one; None where too little is known."""
+        """Return a model of the generations up to this one; None if there are too few results."""
         if self._model[0] != generation:
             past = [list(one.values()) for one in self._trained[: generation + 1]]
             points, values = bandit.observations(past, self._axes)
@@ -299,7 +305,7 @@ class _Guide:
         return self._model[1]
 
     def _stands(self, generation: int, trial: int) -> tuple[int, float]:
-        """Return the generation that a copy of a trial begins with, and how it stands in it."""
+        """Return the first generation of a copy of a trial, and the trial's standing at its start."""
         trained = self._trained[generation]
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 
@@ -320,7 +326,7 @@ def _is_unfinished(member: TrialState) -> bool:
 
 
 def _comparable(loss: float | None) -> float | None:
-    """Return a loss that differences can be taken of: none of a trial that does not meet the constraints on metrics."""
+    """Return a loss for computing differences; None if it stands for violated constraints on metrics."""
     return None if loss is None or loss >= INFEASIBLE else loss
 
 

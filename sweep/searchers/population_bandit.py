@@ -1,8 +1,8 @@
-"""What copies in a population try under `method: pb2`: where a Gaussian process expects most of a generation.
+"""The Gaussian process that chooses the hyperparameters of copies in a population, for `method: pb2`.
 
 Parker-Holder, Nguyen, Roberts (NeurIPS 2020), "Provably Efficient Online Hyperparameter Optimization with
-Population-Based Bandits". The model is of how far the loss of a member falls in a generation, given
-which generation it is, how the member stood when it began, and its hyperparameters.
+Population-Based Bandits". The model predicts how far the loss of a member falls in a generation, from the number of the
+generation, the member's standing at its start (see `compute_standing`) and its hyperparameters.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from sweep.space import Parameter
 from sweep.space.draws import to_unit
 
 Array: TypeAlias = NDArray[np.float64]
-Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]  # a point of coordinates; None: may not be tried
+Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]  # a point from coordinates; None if not allowed
 
-ENOUGH = 2  # observations without which there is no model
-NEWEST = 200  # observations that a model is of: its cost grows with their cube, and older ones are mostly forgotten
-CANDIDATES, NEAR = 400, 50  # in the whole cube, and around the parent, where others may violate the constraints
-BEST, STEPS = 4, 12  # the candidates that a round refines, and the normal steps that it tries from each, so wide:
+ENOUGH = 2  # minimum number of observations
+NEWEST = 200  # maximum number of observations: the cost grows with their cube, and older ones hardly count
+CANDIDATES, NEAR = 400, 50  # random points in the unit cube, and around the parent, where more may meet the constraints
+BEST, STEPS = 4, 12  # candidates that a round refines, and normal steps from each; their deviations by round:
 WIDTHS = (0.1, 0.05, 0.02, 0.01)
-MIDDLE = 0.5  # stands in for what is unknown: the coordinate of an absent parameter, the standing of the untrained
+MIDDLE = 0.5  # for what is unknown: the coordinate of an absent parameter, the standing of an untrained member
 
-_BOUNDS = ((math.log(0.05), math.log(3.0)), (0.01, 0.99), (0.0, 0.5))  # of `Kernel`, the length by its logarithm
+_BOUNDS = ((math.log(0.05), math.log(3.0)), (0.01, 0.99), (0.0, 0.5))  # of `Kernel`'s fields, the length as logarithm
 _STARTS = ((math.log(0.2), 0.3, 0.1), (math.log(1.0), 0.7, 0.1))
 
 
 @dataclass(frozen=True, slots=True)
 class MemberResult:
-    """What a member did in one generation."""
+    """The result of a member in one generation."""
 
     params: Params
-    before: float | None  # its loss when the generation began; None of one that was untrained, or had none
-    after: float | None  # None where it diverged
+    before: float | None  # its loss at the start of the generation; None if it was untrained or had none
+    after: float | None  # its loss at the end; None if it diverged or has none
 
 
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
-    """Return the share of the members of the generation before that were better, which no scale of losses changes."""
+    """Return the share of a generation's members that were better, which does not depend on the scale of losses."""
     losses = [one.after for one in generation if one.after is not None]
     if loss is None or len(losses) < 2:
         return MIDDLE
@@ -51,9 +51,10 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
 
 
 def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
-    """Return a row for each member of each generation, the newest last, and how far its loss fell, standardized.
+    """Return the data of the model: a row for each member of each generation, and how far its loss fell, standardized.
 
-    Before the first generation there is no loss to compare with: what it ends with tells while there is no other.
+    The newest rows come last, at most `NEWEST` of them. Before the first generation there is no loss to compare with:
+    it is used only as long as it is the only one, by its final losses.
     """
     rows, fell = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):
@@ -66,9 +67,9 @@ def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[P
 
 
 def standardized(values: Array) -> Array:
-    """Return values with mean 0 and deviation 1, of which those that are not finite count as the worst.
+    """Return values scaled to mean 0 and deviation 1; minus infinity counts as the worst.
 
-    Beyond three robust deviations they are pulled in, so that one explosion does not make all others look the same.
+    Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
     """
     finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     middle = float(np.median(finite))
@@ -78,17 +79,18 @@ def standardized(values: Array) -> Array:
 
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
-    """Return a point of the model: a generation's number, the standing before it, hyperparameters from 0 to 1."""
+    """Return a row of the model's data, that is, generation, standing at its start, hyperparameters from 0 to 1."""
     units = (to_unit(one.domain, params[one.name]) if one.name in params else MIDDLE for one in axes)
     return [generation, stood, *units]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The covariance of gains: squared exponential in all but time, of which each generation ``forgets`` a share.
+    """The covariance of gains, squared exponential in all coordinates but time.
 
-    The time-varying one of Bogunovic, Scarlett, Cevher (AISTATS 2016), "Time-Varying Gaussian Process Bandit
-    Optimization". Of the gains' variance of 1, ``noise`` is the share that the model does not explain.
+    It decreases with time: each generation ``forgets`` a share, as in Bogunovic, Scarlett, Cevher (AISTATS 2016),
+    "Time-Varying Gaussian Process Bandit Optimization". The variance of gains is 1, of which ``noise`` is the share
+    that the model does not explain.
     """
 
     length: float
@@ -103,7 +105,7 @@ class Kernel:
         return np.exp(-squares / (2 * self.length**2)) * (1 - self.forgets) ** (apart / 2)
 
     def cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
-        """Return the negative log marginal likelihood, but for a constant, and its derivatives, as `_BOUNDS` are."""
+        """Return the negative log marginal likelihood, up to a constant, and its derivatives ordered as `_BOUNDS`."""
         apart, squares = distances
         alike, unit = self._alike(apart, squares), np.eye(len(values))
         inverse, logarithm = inverted((1 - self.noise) * alike + self.noise * unit)
@@ -117,7 +119,7 @@ class Kernel:
 
 def inverted(matrix: Array) -> tuple[Array, float]:
     """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
-    # by Gauss-Jordan elimination, in one thread: NumPy's own wait for each other where trainings fill the cores
+    # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
     found, logarithm = matrix.copy(), 0.0
     for place in range(len(found)):
         pivot, column = float(found[place, place]), found[:, place].copy()
@@ -134,12 +136,13 @@ def _distances(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
-    """Return the kernel of the largest marginal likelihood."""
-    from scipy.optimize import minimize  # half a second to import, which only sweeps with pb2 need
+    """Return the kernel with the largest marginal likelihood."""
+    from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
     distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
     found = [minimize(lambda theta: _make_kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
-    return _make_kernel(min(found, key=lambda one: float(one.fun)).x.round(3))  # digits that every machine agrees on
+    best = min(found, key=lambda one: float(one.fun))
+    return _make_kernel(best.x.round(3))  # digits that are the same on every machine
 
 
 def _make_kernel(theta: Array) -> Kernel:
@@ -148,7 +151,7 @@ def _make_kernel(theta: Array) -> Kernel:
 
 
 class Posterior:
-    """A Gaussian process that has seen gains at some points."""
+    """A Gaussian process, given observed gains at some points."""
 
     def __init__(self, kernel: Kernel, points: Array, values: Array) -> None:
         self.kernel, self.points, self.values = kernel, points, values
@@ -162,7 +165,7 @@ class Posterior:
         return (across * self._weights).sum(axis=1), np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
 
     def expecting(self, points: Array) -> Posterior:
-        """Return the process as if its own means had been seen at points whose gains are not known yet.
+        """Return the process as if its own means had been observed at points whose gains are not known yet.
 
         GP-BUCB: Desautels, Krause, Burdick (JMLR 2014), "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
         Process Bandit Optimization".
@@ -171,7 +174,7 @@ class Posterior:
         return Posterior(self.kernel, np.vstack((self.points, points)), values)
 
     def bound(self, points: Array) -> Array:
-        """Return the upper confidence bound, which grows with the logarithm of the observations."""
+        """Return the upper confidence bound at points; it widens with the logarithm of the number of observations."""
         means, deviations = self.predict(points)
         return means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
 
@@ -179,9 +182,10 @@ class Posterior:
 def choose_point(
     model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
 ) -> Params | None:
-    """Return the point of the highest bound among random ones and those around the best of them, or None of none.
+    """Return the point with the highest confidence bound; None if ``make`` makes no point.
 
-    ``start`` is the row of a copy that is not moved. Bounds are of points that ``make`` has made of coordinates.
+    Candidates are random points and points around ``start``, the row of an unchanged copy; then points around the best
+    of these. ``make`` turns coordinates into a point, and the bound is that of this point.
     """
     generation, stood, *centre = start
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))

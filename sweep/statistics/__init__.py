@@ -1,1 +1,1 @@
-"""What scores can tell and what is luck: pure functions of numbers, which know nothing of sweeps."""
+"""Verdicts and races of configurations by their scores, as pure functions of numbers that know nothing of sweeps."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 
 ALPHA = 0.05
-Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96: of an interval that holds a normal mean so often
+Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a normal mean
 
 Interval = tuple[float, float]
 
@@ -15,13 +15,13 @@ Interval = tuple[float, float]
 def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` is what the variance of a mean of folds is larger by, see `shared_by_folds`. NIST/SEMATECH e-Handbook of
+    ``shared`` comes from `shared_by_folds`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook of
     Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
         return None
-    from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
+    from scipy.special import stdtrit  # only the quantile, because scipy.stats takes a second to import
 
     half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _error(values, shared)
     mean = fmean(values)
@@ -29,7 +29,10 @@ def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval |
 
 
 def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
-    """Return the two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
+    """Return the two-sided p-value of a mean of paired differences by Student's t.
+
+    If all differences are equal, it is 1 if they are zero, otherwise 0.
+    """
     from scipy.special import stdtr
 
     mean, error = fmean(differences), _error(differences, shared)
@@ -39,16 +42,16 @@ def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
 
 
 def shared_by_folds(folds: int) -> float:
-    """How much 1/n of a mean's variance grows for scores of a cross-validation, whose trainings share their examples.
+    """Return what to add to 1/n in the variance of a mean of n scores of a cross-validation.
 
-    The ratio of validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated
-    cross-validation Bouckaert and Frank, PAKDD 2004.
+    Its trainings share examples. The value is the ratio of validated to trained examples: Nadeau and Bengio, Machine
+    Learning 52, 2003; for repeated cross-validation Bouckaert and Frank, PAKDD 2004.
     """
     return 1 / (folds - 1)
 
 
 def interval_of_share(hits: float, count: int) -> Interval:
-    """Wilson's 95 % interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
+    """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
     share = hits / count
     middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))

@@ -1,4 +1,4 @@
-"""Paired permutation by signs: if two configurations are alike, each difference could as well be its negative.
+"""Paired permutation tests by signs: if two configurations are alike, each difference is as likely as its negative.
 
 Fisher, The Design of Experiments, 1935, section 21.
 """
@@ -15,12 +15,12 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 ENUMERATED = 2**14
-"""Patterns of signs that are all gone through; of more, some are drawn, and a p-value has an error."""
+"""Maximum number of sign patterns that are enumerated; of more, some are drawn, and the p-value has an error."""
 DRAWN = 2**16
 FEWEST_DRAWN = 1000
-_CELLS = 2**20  # of one piece of the patterns by comparisons, 8 MB
-_WORK = 2**26  # patterns by comparisons at most: about a second
-_SETS = 2**22  # patterns by configurations squared at most: about a second for all sets of a step-down
+_CELLS = 2**20  # maximum size of a piece of (patterns, comparisons), 8 MB
+_WORK = 2**26  # maximum of patterns times comparisons, about a second
+_SETS = 2**22  # maximum of patterns times configurations squared, about a second for a whole step-down
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Signs:
     """The two-sided p-values of many paired comparisons, (comparisons,)."""
 
     p: Floats
-    error: float | None  # standard error of a p of 0.05, where patterns are drawn; None where all are gone through
+    error: float | None  # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
 
 
 def each(differences: npt.ArrayLike) -> Signs:
-    """Test whether paired differences, (seeds, comparisons), are around zero; 0 for a seed that one has not.
+    """Test whether paired differences, (seeds, comparisons), are centered at zero; a missing seed has difference 0.
 
-    The statistic is the sum over the root of the sum of squares, which changing signs leaves alone.
+    The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.
     """
     patterns, table = _prepared(differences, _WORK)
     observed = _compute_observed_sums(table)
@@ -49,19 +49,20 @@ class Equality:
     """A test of whether configurations are equally good."""
 
     p: float
-    furthest: int  # the one that lies furthest behind the best, in standard errors
-    error: float | None  # as of `Signs`
+    furthest: int  # index of the one furthest behind the best, in standard errors
+    error: float | None  # as in `Signs`
 
 
 def check_equality(scores: Floats) -> Equality:
-    """Test whether all configurations are equally good, by (seeds, configurations); NaN where there is no score.
+    """Test whether all configurations are equally good, from (seeds, configurations) with NaN for missing scores.
 
-    The statistic is how far the furthest lies behind the best one, in standard errors. All signs of a seed change
-    together, and the best one is chosen anew for each pattern: it is chosen by the scores that are compared. The
-    variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom,
-    the second makes a configuration with much noise look far behind; whatever it is, signs keep the error at its level.
+    The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
+    change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
+    The variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom;
+    with the second alone, a configuration with much noise looks far behind. With any variance, permuting signs keeps
+    the error at its level.
     """
-    scores = scores[np.isfinite(scores).sum(axis=1) > 1]  # a seed that one alone has compares nothing
+    scores = scores[np.isfinite(scores).sum(axis=1) > 1]  # a seed with a single score compares nothing
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     centred = centred / max(float(np.sqrt((centred**2).mean())), np.finfo(np.float64).tiny)
@@ -85,31 +86,31 @@ def check_equality(scores: Floats) -> Equality:
         t = behind / np.sqrt((variance + _LEAST_VARIANCE) / shared)
         t[:, leader] = -np.inf
         largest[rows] = t.max(axis=1)
-        if rows[0] == 0:  # the scores as they are
+        if rows[0] == 0:  # the first pattern, which changes no sign
             furthest = int(t[0].argmax())
     count = float((largest >= largest[0] - _ROUNDING * abs(largest[0])).sum())
     return Equality(count / len(largest), furthest, patterns.error)
 
 
-_LEAST_VARIANCE = 1e-9  # of scores with a mean square of 1: less is rounding
-_ROUNDING = 1e-6  # lest a sum in another order be less than itself
+_LEAST_VARIANCE = 1e-9  # for scores with a mean square of 1; less is rounding
+_ROUNDING = 1e-6  # tolerance, since a sum in another order can be smaller
 
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Signs by seed, (patterns, seeds); all of them, or so many draws."""
+    """Patterns of signs by seed, (patterns, seeds); all of them, or a random sample."""
 
     signs: Floats
     drawn: bool
 
     def times(self, table: Floats) -> Iterator[Floats]:
-        """Yield the absolute sums of a table, (patterns, comparisons), in pieces."""
+        """Yield the absolute sums of a table's columns for each pattern, (patterns, comparisons), in pieces."""
         pieces = max(math.ceil(len(self.signs) * table.shape[1] / _CELLS), 1)
         for rows in np.array_split(self.signs, pieces):
             yield np.abs(rows @ table)
 
     def share(self, count: Floats) -> Floats:
-        """Return the p-value; the pattern that was seen is one of those drawn, lest it be 0."""
+        """Return the p-values. If patterns were drawn, the observed one counts among them, so that none is 0."""
         more = int(self.drawn)
         return np.asarray((count + more) / (len(self.signs) + more))
 
@@ -125,18 +126,21 @@ def _prepared(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]
     table = table / np.where(norms > 0, norms, 1.0)
     room = work // max(comparisons, 1)
     if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
-        number = np.arange(2 ** (seeds - 1))[:, None]  # opposite patterns say the same: the last sign stays
+        number = np.arange(2 ** (seeds - 1))[:, None]  # opposite patterns are equivalent, so the last sign stays
         return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False), table
     draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), FEWEST_DRAWN), seeds))
     return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True), table
 
 
 def _compute_observed_sums(table: Floats) -> Floats:
-    return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # lest a sum in another order be less than itself
+    return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # tolerance, since a sum in another order can be smaller
 
 
 def _all_signs(seeds: int, configurations: int) -> _Patterns:
-    """Return patterns of which the first changes no sign; opposite ones differ, for the best becomes the worst."""
+    """Return patterns, of which the first changes no sign.
+
+    Opposite patterns are not equivalent here, because the best configuration becomes the worst.
+    """
     room = max(_SETS // configurations**2, FEWEST_DRAWN)
     if 2**seeds <= min(ENUMERATED, room):
         number = np.arange(2**seeds)[:, None]

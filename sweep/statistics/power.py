@@ -1,4 +1,4 @@
-"""Which differences so many seeds can tell from luck, and how many seeds it takes to tell one."""
+"""The differences that a number of seeds can show, and the number of seeds that shows a difference."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from statistics import fmean, stdev, variance
 from sweep.statistics.intervals import ALPHA
 
 LEAST = 6
-"""Seeds in common below which there is no verdict: with five, no p-value is below 0.06."""
-MOST = 1000  # further seeds that are looked for
+"""Minimum number of common seeds for a verdict: with five, no p-value is below 0.06."""
+MOST = 1000  # maximum number of further seeds that `more_seeds` tries
 
 
 def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
-    """Return the further seeds that would tell a difference about half the time, if it and its spread are as they seem.
+    """Return how many further seeds would show a difference about half the time, if it and its spread are as they seem.
 
-    Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
-    difference, where it is told already or where a thousand would not do.
+    With fewer than two differences the spread is unknown; then the number that any verdict needs is returned. A
+    difference that is shown already gives the smallest number that can be returned, 1 from five differences on. Returns
+    None if there is no difference, or if a thousand further seeds would not suffice.
     """
     count = len(differences)
     mean = fmean(differences) if count else math.nan
@@ -37,10 +38,10 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
 
 
 def quantile(configurations: int, seeds: int) -> float:
-    """Return about how many standard errors a difference must have to be told from luck, by so many seeds of each.
+    """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds of each.
 
-    Student's t over all pairs, on the spread of all. With 6 to 12 seeds of 2 to 27 configurations, it is within 7 % of
-    the quantile of the statistic in normal noise.
+    This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
+    7 % of the quantile of the statistic in normal noise.
     """
     from scipy.special import stdtrit
 
@@ -49,20 +50,20 @@ def quantile(configurations: int, seeds: int) -> float:
 
 
 def detectable_difference(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference of two means that a verdict tells about half the time.
+    """Return the difference of two means that a verdict shows about half the time.
 
-    ``spread`` is the standard deviation over seeds, and equal seeds have nothing in common: what they have in common
-    makes smaller differences detectable.
+    ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
+    correlated, smaller differences are detectable.
     """
     return quantile(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
 
 def spread_over_seeds(scores: Iterable[Sequence[float]]) -> float | None:
-    """Return the standard deviation over seeds, all configurations together; None where each has one score."""
+    """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
     variances = [variance(values) for values in scores if len(values) > 1]
     return math.sqrt(fmean(variances)) if variances else None
 
 
 def seeds_for(comparisons: int) -> int:
-    """Return the seeds from which so many comparisons of pairs, each adjusted for all, can tell anything."""
+    """Return how many seeds it takes for any of ``comparisons`` pairs, adjusted for all of them, to be significant."""
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))

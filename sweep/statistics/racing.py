@@ -1,11 +1,12 @@
 """Races over seeds: which configurations can be left out before all seeds are trained.
 
-In a race all that are left get the next seed, and those that are told from the leader drop out. Scores of one seed are
-a block, as in F-Race (Birattari et al., GECCO 2002), which looks after each block without paying for it. Here the bound
-is fixed before the race: Student's t on the residuals of all that are left, or on the spread of a difference where that
-is clearly larger, two-sided at 5 %, divided among all looks and all pairs (Bonferroni), for any two could come to lead
-and to be compared. So all intervals of a race hold together with 95 %, whenever it stops, and the best one drops out in
-at most 5 % of races. What is left is a subset that holds the best one, as of Gupta (Technometrics 7, 1965).
+In a race, all configurations that are left train with the next seed, and those that are clearly worse than the leader
+drop out. The scores of one seed are a block, as in F-Race (Birattari et al., GECCO 2002), which tests after each block
+without correcting for that. Here the bound is fixed before the race: Student's t on the residuals of all that are left,
+or on the spread of a difference if that is clearly larger, two-sided at 5 %, divided among all looks and all pairs
+(Bonferroni), since any two configurations could come to lead and to be compared. So all intervals of a race hold
+together with 95 %, whenever it stops, and the best one drops out in at most 5 % of races. What is left is a subset that
+contains the best one, as defined by Gupta (Technometrics 7, 1965).
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-CLEARLY = 0.9  # confidence with which a spread is at least what counts
-FIRST_SEEDS = 2  # seeds before the first look: fewer show no spread
+CLEARLY = 0.9  # confidence of the lower bound of a spread
+FIRST_SEEDS = 2  # number of seeds at the first look; fewer show no spread
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A look at a race: smaller losses are better."""
+    """The state of a race after a number of seeds; smaller losses are better."""
 
     leader: int
-    behind: tuple[float, ...]  # of each, its mean less that of the leader
-    half: tuple[float, ...]  # of the interval of such a difference
-    out: tuple[int, ...]  # who is told from the leader
+    behind: tuple[float, ...]  # for each, its mean minus the leader's
+    half: tuple[float, ...]  # half the width of the interval of that difference
+    out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
 def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
-    """Look at ``losses``, (those left, seeds so far), of a race for at most ``seeds`` seeds."""
+    """Return the state of a race for at most ``seeds`` seeds; ``losses`` are (configurations left, seeds so far)."""
     import numpy as np
-    from scipy.special import chdtri, stdtrit  # the quantile alone: scipy.stats takes a second to import
+    from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
     left, done = table.shape
@@ -59,8 +60,9 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
 
 
 def race_level(left: int, seeds: int) -> float:
-    """Of each interval, so that all of a race miss with 5 % at most: the more have dropped out, the fewer pairs.
+    """Return the error level of each interval, so that any interval of a race misses with at most 5 %.
 
-    That this may be so is the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
+    It is divided among the pairs that are left, of which there are fewer the more have dropped out. This is valid by
+    the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
     return ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)

@@ -2,11 +2,12 @@
 
 The best one is chosen by the scores that are then compared, so it looks better than it is, and a test of each pair with
 it errs too often: among ten configurations without any difference, Holm's adjustment calls some worse in a seventh of
-all sweeps. Adjusting for all pairs is safe, but answers more than was asked. Here it is a model confidence set (Hansen,
-Lunde and Nason, Econometrica 79, 2011): as long as those that are left are not all equally good, the one furthest
-behind the best is worse, and is left out. Each test is a permutation of signs (see `permutations.check_equality`). At
-most 5 % of sweeps call a configuration worse that is in truth among the best ones. Where several objectives have no one
-best, a configuration is worse if one of the front beats it in all of them.
+all sweeps. Adjusting for all pairs is safe, but answers more than was asked. The method here is a model confidence set
+(Hansen, Lunde and Nason, Econometrica 79, 2011). As long as the configurations that are left are not all equally good,
+the one furthest behind the best is called worse and removed. Each test permutes signs (see
+`permutations.check_equality`). In at most 5 % of sweeps, a configuration is called worse although it is in truth among
+the best ones. Several objectives may have no single best; then a configuration is worse if one of the Pareto front
+beats it in all of them.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ Table = Mapping[K, Scores]
 
 
 class Verdict(StrEnum):
-    """What can be said of a configuration."""
+    """The verdict on a configuration."""
 
-    BEST = "best"  # the first, where another one could be compared with it
-    TIES = "ties"  # enough seeds, and not told from the best
+    BEST = "best"  # the best one, if another one could be compared with it
+    TIES = "ties"  # enough seeds, but not shown to be worse than the best
     WORSE = "worse"
     UNDECIDED = "undecided"
 
 
 class Compared(Struct, frozen=True):
-    """A configuration beside the best one, over the seeds that both have."""
+    """A configuration compared with the best one, over their common seeds."""
 
     verdict: Verdict
-    seeds: int  # in common with the best; of the best, those of its own
-    difference: float | None = None  # its mean less that of the best; None of the best, and without common seeds
-    difference_low: float | None = None  # 95 % interval of this one difference, by Student's t
+    seeds: int  # in common with the best; for the best itself, all of its seeds
+    difference: float | None = None  # its mean minus the best one's; None for the best and without common seeds
+    difference_low: float | None = None  # 95 % interval of this difference alone, by Student's t
     difference_high: float | None = None
-    p: float | None = None  # two-sided, of this comparison alone
-    p_adjusted: float | None = None  # of the best ones being so: the largest p-value up to where it was left out
-    p_error: float | None = None  # standard error of a p-value of 0.05, where signs were drawn
-    more: int | None = None  # further seeds that would tell, if the difference is what it seems
-    undecided: str = ""  # why
+    p: float | None = None  # two-sided, of this comparison, unadjusted
+    p_adjusted: float | None = None  # decides the verdict; largest p up to its removal, or as in `compare_fronts`
+    p_error: float | None = None  # standard error of a p-value of 0.05, if signs were drawn
+    more: int | None = None  # number of further seeds that would decide, if the difference is as it seems
+    undecided: str = ""  # the reason, if undecided
 
 
 def compare_configurations(
@@ -63,7 +64,7 @@ def compare_configurations(
 ) -> dict[K, Compared]:
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
-    Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
+    The scores of a cross-validation (``folds``) share examples, so differences are tested by the t-test of Nadeau and
     Bengio. Configurations without scores are left out.
     """
     scored = {name: scores for name, scores in table.items() if scores}
@@ -98,7 +99,10 @@ class _Test:
 
 
 def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the tests by signs of all but the best, which comes first; ``behind``: of each, whether it is."""
+    """Return the sign tests of the configurations in ``behind``; ``scored`` also has the best one, which comes first.
+
+    ``behind`` is True for configurations with a worse mean than the best one's, over their common seeds.
+    """
     if not behind:
         return {}
     import numpy as np
@@ -124,7 +128,10 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
 
 
 def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
-    """Return the same by t-tests of Nadeau and Bengio: of a set, the smallest p with the best, times its pairs."""
+    """Return the same as `_test_by_signs` by t-tests of Nadeau and Bengio.
+
+    The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
+    """
     single = {name: t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
@@ -138,10 +145,10 @@ def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared
 def _step_down(
     names: Sequence[K], behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
 ) -> dict[K, float]:
-    """Return the p-value of each: the largest of the sets up to the one that it is left out of, 1 of the best.
+    """Return the adjusted p-value of each configuration: the largest one of the sets up to its removal, otherwise 1.
 
-    Where seeds are missing, the one to leave out can be the best by its mean, or ahead of that in the seeds that both
-    have. Then no other is left out.
+    If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over their common
+    seeds. Then no further one is removed.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left, largest = list(names), 0.0
@@ -156,7 +163,7 @@ def _step_down(
 
 
 def _align_scores(scored: Table[K]) -> Floats:
-    """(seeds, configurations): all scores, NaN where there is none."""
+    """Return all scores as (seeds, configurations), NaN where one is missing."""
     import numpy as np
 
     seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
@@ -167,12 +174,12 @@ def _align_scores(scored: Table[K]) -> Floats:
 
 
 def compute_differences(scores: Scores, others: Scores) -> list[float]:
-    """Return what scores differ by, seed by seed, where there are both."""
+    """Return the differences of two configurations' scores over their common seeds."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
 def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """Return what the scores show before they are judged."""
+    """Return the comparison before a verdict."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
@@ -200,11 +207,12 @@ def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
 def compare_fronts(
     tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration, of one table of scores for each objective.
+    """Return the verdict on each configuration, from one table of scores for each objective.
 
-    One of the ``front`` is best: no other has better means in all objectives. Another one is worse where one of the
-    front has better means in all of them and each difference is told from luck: its p-value is the largest of theirs
-    (Berger, Technometrics 24, 1982), times the number of all pairs, for the front was chosen by the same scores.
+    Those of the Pareto ``front`` are best, since no other has better means in all objectives. Another one is worse if
+    one of the front has better means in all of them and each difference is significant. Its p-value is the largest one
+    of these (Berger, Technometrics 24, 1982), times the number of all pairs, since the front was chosen by the same
+    scores.
     """
     names = [name for name in tables[0] if all(table.get(name) for table in tables)]
     pairs = len(names) * (len(names) - 1) // 2
@@ -232,7 +240,7 @@ def compare_fronts(
 
 
 def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """Return the p-value of the second being better than the first in all objectives; 1 if it is not by its means."""
+    """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
     values = [compute_differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0

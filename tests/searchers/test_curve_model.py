@@ -81,10 +81,12 @@ def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing()
     gains = one.log_gains(fresh)
     for mean, deviation, gain in zip(means, deviations, gains, strict=True):
         if (best - mean) / deviation > -5:
-            expected, _ = quad(lambda at, m=mean, d=deviation: max(best - at, 0) * norm.pdf(at, m, d), mean - 9, best)
+            expected, _ = quad(
+                lambda at, m=mean, d=deviation: max(best - at, 0) * norm.pdf(at, m, d), mean - 9 * deviation, best
+            )
             assert gain == pytest.approx(math.log(expected), abs=0.01)
     assert np.isfinite(gains).all()
-    assert gains[0] > gains[1] > gains[2]
+    assert gains[0] > max(gains[1:])  # of the others, the one with the larger deviation may have more
 
 
 def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:
