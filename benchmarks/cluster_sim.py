@@ -27,7 +27,7 @@ from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded
 from sweep.runner import methods
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change
@@ -89,7 +89,7 @@ def resident_bytes() -> int:
 
 
 def simulate(given: argparse.Namespace, scratch: Path) -> None:
-    spec = parse(FILE.format(method=given.method, epochs=given.epochs, trials=given.trials), "cluster.yaml")
+    spec = parse_spec(FILE.format(method=given.method, epochs=given.epochs, trials=given.trials), "cluster.yaml")
     folder = ResultsFolder.create(scratch, spec.name, "", {"objectives": [{"name": "loss", "goal": "minimize"}]})
     keeper, standing = CheckpointKeeper(folder.path, spec), Standing(Outline.of(spec))
     rng, events = random.Random(0), 0
@@ -146,7 +146,7 @@ def simulate(given: argparse.Namespace, scratch: Path) -> None:
     )
     size = folder.log.stat().st_size
     began = time.perf_counter()
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     print(
         f"log {size / 1e6:.0f} MB, {size / events:.0f} bytes an event; tables of {tables.trials.num_rows:,} trials and "
         f"{tables.metrics.num_rows:,} epochs read in {time.perf_counter() - began:.2f} s"

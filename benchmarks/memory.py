@@ -48,7 +48,7 @@ def main() -> None:
         for trial in range(given.trials):
             _train(worker, trial, 8 + trial % given.structures, given.gpus)
             if (trial + 1) % part == 0:
-                found.append(memory.used() / 1e6)
+                found.append(memory.measure_memory() / 1e6)
                 seconds, began = (time.perf_counter() - began) / part, time.perf_counter()
                 figures = (found[-1], _resident(), _on_gpus(given.gpus))
                 print(f"{trial + 1:8}{''.join(f'{mb:10.1f}' for mb in figures)}{seconds:12.3f}", flush=True)

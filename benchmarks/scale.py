@@ -31,7 +31,7 @@ from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import NoScheduler
 from sweep.space.objectives import Objective
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended
 from sweep.store.log import Log
@@ -93,7 +93,7 @@ def measure(kind: str, trials: int) -> dict[str, Any]:
 
 def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
     text = FILE.format(trials=trials)
-    spec = parse(text, "scale.yaml")
+    spec = parse_spec(text, "scale.yaml")
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
     folder = ResultsFolder.create(scratch, spec.name, text, info)

@@ -43,7 +43,7 @@ from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Searcher
 from sweep.space.early_terminate import RULES, EarlyTermination, NoTermination
 from sweep.space.objectives import Objective
-from sweep.spec.automatic import choose
+from sweep.spec.automatic import choose_automatically
 
 LOSS = Objective("loss", "minimize")
 
@@ -144,7 +144,7 @@ def build_method(name: str, task: Task, seed: int, budget: int, workers: int) ->
     method, _, rule_text = name.partition("+")
     rule = parse_rule(rule_text)
     if method == "auto":
-        chosen = choose(objectives=1, epochs=task.epochs, budget_epochs=budget * task.epochs)
+        chosen = choose_automatically(objectives=1, epochs=task.epochs, budget_epochs=budget * task.epochs)
         method, rule = chosen.method, chosen.rule or rule
     searcher = build_searcher(method, task.space, (LOSS,), seed)
     return OwnMethod(searcher, build_scheduler(rule, LOSS, task.epochs), task.epochs)

@@ -29,7 +29,7 @@ from sweep.analysis import replay
 from sweep.analysis.replay import Curve
 from sweep.events import Status
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.schedulers.promotion import PausingScheduler, _Pause
 from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import Objective, objective
@@ -73,12 +73,12 @@ def replayed(curves: list[Curve], goal: Objective, rule: str, orders: int) -> li
     """Return the loss of the winner and the epochs trained, for each order."""
 
     def make() -> Scheduler:
-        return OneEpoch(goal) if rule == "one epoch" else build(RULES[rule], goal, EPOCHS)
+        return OneEpoch(goal) if rule == "one epoch" else build_scheduler(RULES[rule], goal, EPOCHS)
 
     beyond = replay._UnknownEpochs(curves, goal, better=False)  # no curve is cut short
     found = []
     for seed in range(orders):
-        course = replay.course(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
+        course = replay.simulate_trials(random.Random(seed).sample(curves, len(curves)), make, AT_ONCE, beyond)
         whole = [one for one in curves if course.is_whole(one.place) and one.status is Status.COMPLETED]
         found.append((min(replay._final_loss(one, goal) for one in whole), course.trained))
     return found

@@ -28,7 +28,7 @@ from sweep.events import Event
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.space.objectives import Objective
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Reported
 from sweep.store.log import Log
@@ -175,7 +175,7 @@ def ours(load: Load, *, logged: bool) -> float:
     with tempfile.TemporaryDirectory() as scratch:
         gate = Path(scratch) / "gate"
         text = FILE.format(epochs=load.epochs, trials=load.trials, pause_s=load.pause_s, gate=gate)
-        spec = parse(text, "throughput.yaml")
+        spec = parse_spec(text, "throughput.yaml")
         searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
         info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
         folder = ResultsFolder.create(Path(scratch), spec.name, text, info)

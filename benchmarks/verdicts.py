@@ -21,7 +21,7 @@ from scipy import stats
 from verdict_procedures import NOISES, PROMISED, Floats
 
 from sweep.statistics.intervals import ALPHA, interval_of_mean
-from sweep.statistics.verdicts import Verdict, compare
+from sweep.statistics.verdicts import Verdict, compare_configurations
 
 SHAPES = ((2, 8), (4, 6), (4, 8), (8, 8), (4, 12), (8, 12), (27, 8), (27, 12))  # configurations and seeds
 
@@ -34,7 +34,7 @@ def scores(rng: np.random.Generator, noise: str, shape: tuple[int, int], lead: f
 
 
 def judged(table: Floats) -> list[Verdict]:
-    found = compare({at: dict(enumerate(row.tolist())) for at, row in enumerate(table)}, maximize=True)
+    found = compare_configurations({at: dict(enumerate(row.tolist())) for at, row in enumerate(table)}, maximize=True)
     return [found[at].verdict for at in range(len(table))]
 
 

@@ -15,8 +15,8 @@ def run() -> None:
 
     A normal exit spends up to a second on unloading large libraries.
     """
-    output.prepare()
-    interruption.begin()
+    output.prepare_streams()
+    interruption.start_handling_signals()
     from sweep.cli import main  # a slow import; signals are already handled while it runs
 
     code: object = 0

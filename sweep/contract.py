@@ -52,7 +52,7 @@ _CONTAINER = Path("/sys/fs/cgroup")
 """Folder with the limits of the container; its file names differ between versions 1 and 2 of control groups."""
 
 
-def _limits(*names: str) -> list[int]:
+def _read_limits(*names: str) -> list[int]:
     """Return the numbers in these files, leaving out missing files and words such as "max", which mean no limit."""
     words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
     return [int(word) for word in words if word.isdigit()]
@@ -61,13 +61,13 @@ def _limits(*names: str) -> list[int]:
 def cpus() -> int:
     """Return the number of cores that this process may use, at least 1: its CPU affinity and its container limit it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    shares = (_limits("cpu.max"), _limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # quota, period
+    shares = (_read_limits("cpu.max"), _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # quota, period
     return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
 
 
 def memory_bytes() -> int | None:
     """Return the memory of this machine or the limit of its container, if smaller; None if neither is known."""
-    known = _limits("memory.max", "memory/memory.limit_in_bytes")
+    known = _read_limits("memory.max", "memory/memory.limit_in_bytes")
     with suppress(ValueError, OSError, AttributeError):  # not every system has these names
         known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return min(known, default=None)
@@ -78,7 +78,7 @@ def aside(servers: int) -> int:
     return servers + bool(servers)
 
 
-def parts(whole: float, part: float) -> int:
+def count_parts(whole: float, part: float) -> int:
     """Return how often ``part`` fits into ``whole``, tolerating rounding errors: 0.2 fits three times into 0.6."""
     return math.floor(whole / part + 1e-9)
 
@@ -115,7 +115,7 @@ class Devices:
 
     def fits(self, cpus: float, gpus: float) -> int:
         """Return how many shares of this size fit on a machine with so many CPUs and GPUs."""
-        return min(parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
+        return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, whole: float) -> float:
         """Return the bytes of GPU memory for a trial on a GPU with ``whole`` bytes, without what CUDA itself needs."""

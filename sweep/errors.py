@@ -83,12 +83,12 @@ class WorkerLost(BaseException):
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
     """Return the first line of an error's message, or the name of its type if the message is empty."""
-    return shortened(_lines(error)[0], length)
+    return shortened(_split_message(error)[0], length)
 
 
 def last_line(error: BaseException) -> str:
     """Return the last line of an error's message, which in the errors of a remote process is the cause."""
-    return shortened(_lines(error)[-1])
+    return shortened(_split_message(error)[-1])
 
 
 def in_short(error: BaseException) -> str:
@@ -97,7 +97,7 @@ def in_short(error: BaseException) -> str:
     return f"{kind}: {first_line(error)}" if str(error).strip() else kind
 
 
-def _lines(error: BaseException | str) -> list[str]:
+def _split_message(error: BaseException | str) -> list[str]:
     lines = printable(str(error)).strip().splitlines()
     return lines or ["" if isinstance(error, str) else type(error).__name__]
 

@@ -255,7 +255,7 @@ def encode(event: Event) -> bytes:
     if isinstance(event, SessionStarted):
         record["format"] = FORMAT
     try:
-        record.update(_fields(event))
+        record.update(_collect_fields(event))
     except TypeError as error:
         raise StoreError(f"{name}: {error}") from error
     line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
@@ -292,7 +292,7 @@ def decode(line: bytes) -> Event:
         raise StoreError(f"{name}: {_in_words(error)}") from error
 
 
-def plain(value: object) -> object:
+def convert_to_json_types(value: object) -> object:
     """Return ``value`` as standard JSON types. Raises TypeError for values that JSON would lose or change."""
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
@@ -301,14 +301,14 @@ def plain(value: object) -> object:
     if type(value) is int or type(value) is bool or value is None:
         return value
     if type(value) is list:
-        return [plain(item) for item in value]
+        return [convert_to_json_types(item) for item in value]
     if isinstance(value, Mapping):
-        return {_text(name): plain(item) for name, item in value.items()}
-    _refuse(value, "bool, int, float, str, list, mapping or None")
+        return {_check_text(name): convert_to_json_types(item) for name, item in value.items()}
+    _refuse_type(value, "bool, int, float, str, list, mapping or None")
 
 
 def natural(value: object) -> object:
-    """Return the inverse of `plain`."""
+    """Return the inverse of `convert_to_json_types`."""
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
@@ -348,18 +348,18 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{place}: {fault}" if place else fault
 
 
-def _refuse(value: object, expected: str) -> NoReturn:
+def _refuse_type(value: object, expected: str) -> NoReturn:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "; convert it with .item()" if kind.__module__ == "numpy" else ""
     raise TypeError(f"{shortened(repr(value), 80)} is of type {name}, expected {expected}{hint}")
 
 
-def _text(value: object) -> str:
-    return value if type(value) is str else _refuse(value, "str")
+def _check_text(value: object) -> str:
+    return value if type(value) is str else _refuse_type(value, "str")
 
 
-def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
+def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
     """Return the fields that differ from their default, ready for JSON."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
@@ -368,11 +368,11 @@ def _fields(source: Record | Facts | Inputs) -> dict[str, object]:
             continue
         try:
             if isinstance(value, Facts | Inputs):
-                record[name] = _fields(value)
+                record[name] = _collect_fields(value)
             elif isinstance(value, tuple):
-                record[name] = plain(list(value))
+                record[name] = convert_to_json_types(list(value))
             else:
-                record[name] = value.value if isinstance(value, Status | Role) else plain(value)
+                record[name] = value.value if isinstance(value, Status | Role) else convert_to_json_types(value)
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from error
     return record

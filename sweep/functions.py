@@ -122,7 +122,7 @@ class Reporter:
         """
         if self._over:
             raise _Over
-        values = {str(name): _number(name, value) for name, value in {**(metrics or {}), **more}.items()}
+        values = {str(name): _convert_to_float(name, value) for name, value in {**(metrics or {}), **more}.items()}
         if not values:
             raise TypeError("report() got no metric, expected some by name, as in report(loss=0.5)")
         if not self._looked:
@@ -142,8 +142,8 @@ class Reporter:
                 metrics=values,
                 time=time.time(),
                 time_s=time.perf_counter() - self._since,
-                learning_rate=None if learning_rate is None else _number("learning_rate", learning_rate),
-                examples_per_s=None if examples_per_s is None else _number("examples_per_s", examples_per_s),
+                learning_rate=None if learning_rate is None else _convert_to_float("learning_rate", learning_rate),
+                examples_per_s=None if examples_per_s is None else _convert_to_float("examples_per_s", examples_per_s),
             )
         )
         self._over = not self._answers.get()
@@ -326,7 +326,7 @@ class FunctionTrainable:
         if assignment is None:
             raise RuntimeError("no trial has begun")
         self._started = time.time()
-        _seed(assignment.seed)
+        _seed_generators(assignment.seed)
         run = self._run = Reporter(assignment, self._restored, self._epoch)
         hp = Hyperparameters(assignment.params)
         hp.know(epochs=assignment.epochs)
@@ -372,7 +372,7 @@ def takes_report(function: Callable[..., object]) -> bool:
     raise TrainableError(f"{name}({taken}) cannot be called as {name}(hp, report)")
 
 
-def _number(name: object, value: Any) -> float:
+def _convert_to_float(name: object, value: Any) -> float:
     """Convert a number of any library to float. NaN is accepted."""
     try:
         if isinstance(value, str | bytes):
@@ -384,7 +384,7 @@ def _number(name: object, value: Any) -> float:
         raise ValueError(f"report(): {name} is too large for a float, expected a number up to 1.8e308") from None
 
 
-def _seed(seed: int) -> None:
+def _seed_generators(seed: int) -> None:
     """Seed the global generators of random, NumPy and torch. A worker trains many trials, so each one needs this."""
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -407,8 +407,8 @@ def load_trainable(
     """
     make_importable(folders)
     imports.take_for_own(trainable.partition(":")[0])
-    with imports.seeded(seed):
-        found = _named(trainable) if given is None else given
+    with imports.seed_imports(seed):
+        found = _import_target(trainable) if given is None else given
         note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
         return trainable_maker(found, trainable)
 
@@ -439,13 +439,13 @@ def lacking(found: type) -> list[str]:
     return [method for method in TRAINABLE_METHODS if not callable(getattr(found, method, None))]
 
 
-def offers(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
+def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
     """Return whether the trainables have a method that the contract does not require, without making a trainable.
 
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
     make_importable(folders)
-    found = _named(trainable) if given is None else given
+    found = _import_target(trainable) if given is None else given
     kind = getattr(found, "__trainable__", found)
     only_an_object_tells = kind is not found and not isinstance(kind, type)
     return only_an_object_tells or callable(getattr(kind, method, None))
@@ -453,7 +453,7 @@ def offers(method: str, trainable: str, folders: Iterable[Path], given: object =
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """Import the part of sweep that a file replaces (``module:Name``). Raises InputError if it lacks ``methods``."""
-    found = named(target, folders, where)
+    found = import_target(target, folders, where)
     missing = [method for method in methods if not hasattr(found, method)]
     if not callable(found) or (isinstance(found, type) and missing):
         what = f"lacks {', '.join(missing)}" if missing else "cannot be called"
@@ -461,11 +461,11 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
     return found
 
 
-def named(target: str, folders: Iterable[Path], where: str) -> Any:
+def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
     """Import ``module:Name`` with ``folders`` importable. Raises InputError if that fails."""
     try:
         make_importable(folders)
-        return _named(target)
+        return _import_target(target)
     except Exception as error:  # the border to the user's code
         raise InputError.one(where, f"{target} cannot be imported: {in_short(error)}") from error
 
@@ -477,6 +477,6 @@ def make_importable(folders: Iterable[Path]) -> None:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
 
 
-def _named(target: str) -> Any:
+def _import_target(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

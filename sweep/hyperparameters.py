@@ -62,11 +62,11 @@ class Declaring:
         Raises ValueError if ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole
         number.
         """
-        keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
-        in_steps = range(_plain(min_value), _plain(max_value) + 1, _plain(step or 1))
+        keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
+        in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
         choices = keys["values"] if sampling == "log" and step else in_steps
-        first = _plain(min_value if default is None else default)
-        return _whole(name, self._value(name, keys, first, choices, parent_name, parent_values))
+        first = _convert_scalar(min_value if default is None else default)
+        return _check_whole_number(name, self._value(name, keys, first, choices, parent_name, parent_values))
 
     def Float(
         self,
@@ -83,9 +83,9 @@ class Declaring:
 
         Raises the errors of `Int`.
         """
-        keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
-        first = _plain(min_value if default is None else default)
-        return _number(name, self._value(name, keys, first, (), parent_name, parent_values))
+        keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
+        first = _convert_scalar(min_value if default is None else default)
+        return _check_number(name, self._value(name, keys, first, (), parent_name, parent_values))
 
     def Choice(
         self,
@@ -97,8 +97,8 @@ class Declaring:
         parent_values: Any = None,
     ) -> Any:
         """Return one of ``values``: the trial's value, or ``default``, or the first one."""
-        plain = [_plain(value) for value in values]
-        first = plain[0] if default is None else _plain(default)
+        plain = [_convert_scalar(value) for value in values]
+        first = plain[0] if default is None else _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
         choices = plain if all_hashable else ()
         return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
@@ -113,13 +113,15 @@ class Declaring:
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
         """Return the trial's value of this name if it has one, and ``value`` otherwise."""
-        return self._value(name, {"value": _plain(value)}, _plain(value), (), parent_name, parent_values)
+        return self._value(
+            name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
+        )
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
         """Declare that what is declared in the block applies only if a parameter has one of these values."""
         before = self._within
-        self._within = (*before, (self._prefix + parent_name, _listed(parent_values)))
+        self._within = (*before, (self._prefix + parent_name, _make_tuple(parent_values)))
         try:
             yield
         finally:
@@ -152,7 +154,7 @@ class Declaring:
         if self._declared is not None:
             when = dict(self._within)
             if parent_name is not None:
-                when[self._prefix + parent_name] = _listed(parent_values)
+                when[self._prefix + parent_name] = _make_tuple(parent_values)
             self._declared.append(Declaration(name, keys, default, choices, when))
         value = self.get(name, default)
         # outside trials only: a trial that reuses a compiled program runs none of this code
@@ -161,11 +163,11 @@ class Declaring:
         return value
 
 
-def _numbers(
+def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
     """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""
-    low, high, step = _plain(low), _plain(high), _plain(step)
+    low, high, step = _convert_scalar(low), _convert_scalar(high), _convert_scalar(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
     if step is None or (whole and step == 1 and sampling != "log"):
@@ -186,19 +188,19 @@ def _numbers(
     return {"values": [float(value) for value in values]}
 
 
-def _plain(value: Any) -> Any:
+def _convert_scalar(value: Any) -> Any:
     """Convert a NumPy scalar to Python's type."""
     return value.item() if hasattr(value, "item") else value
 
 
-def _number(name: str, value: Any, kind: str = "a number") -> float:
+def _check_number(name: str, value: Any, kind: str = "a number") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"parameter {name!r} is {value!r}, expected {kind}")
     return float(value)
 
 
-def _whole(name: str, value: Any) -> int:
-    if not _number(name, value, "a whole number").is_integer():
+def _check_whole_number(name: str, value: Any) -> int:
+    if not _check_number(name, value, "a whole number").is_integer():
         raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
     return int(value)
 
@@ -209,7 +211,7 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
-def _listed(values: Any) -> tuple[Value, ...]:
+def _make_tuple(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
@@ -375,7 +377,7 @@ class Hyperparameters(Declaring):
         """
         value = self[name] if default is None else self.get(name, default)
         if standard:
-            table.check(name, value)
+            table.check_standard_value(name, value)
         return value
 
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
@@ -384,11 +386,11 @@ class Hyperparameters(Declaring):
         Raises TypeError if it is not a number, KeyError if it is absent without default. With ``standard=True`` it must
         be within the bounds of the standard hyperparameter of this name, or ValueError is raised.
         """
-        return _number(name, self._given(name, default, standard=standard))
+        return _check_number(name, self._given(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
         """Return the parameter as an int. Raises TypeError if it is not a whole number. ``standard``: see `number`."""
-        return _whole(name, self._given(name, default, standard=standard))
+        return _check_whole_number(name, self._given(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
         """Return the parameter as a string. Raises TypeError if it is not a string. ``standard``: see `number`."""
@@ -415,7 +417,7 @@ class Hyperparameters(Declaring):
         Raises ValueError for any other value, and KeyError if the parameter is absent without default.
         """
         value = self[name] if default is ReadMark.ABSENT else self.get(name, default)
-        table.check_choice(name, value, [_plain(choice) for choice in choices])
+        table.check_choice(name, value, [_convert_scalar(choice) for choice in choices])
         return value
 
     def live(

@@ -148,7 +148,7 @@ class Interruption:
 _active: Interruption | None = None
 
 
-def begin() -> None:
+def start_handling_signals() -> None:
     """Handle signals in this process, which belongs to sweep; until something has begun, the first one ends it."""
     global _active
 
@@ -159,7 +159,7 @@ def begin() -> None:
     process.install()
 
 
-def end() -> None:
+def stop_handling_signals() -> None:
     """Stop handling signals, for a command that has nothing to finish."""
     global _active
     if _active is not None:
@@ -174,7 +174,9 @@ def finish() -> None:
 
 
 @contextmanager
-def heard(first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> Iterator[Interruption]:
+def handle_signals(
+    first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False
+) -> Iterator[Interruption]:
     """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
     ``breaks``: the process survives the second signal, which interrupts a `breakable` block instead. Outside of the

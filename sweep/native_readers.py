@@ -120,10 +120,10 @@ def _observe(name: str) -> None:
         original = getattr(owner, function, None)
         if original is not None and not hasattr(original, "observed_by_sweep"):
             skipped = reader.position + isinstance(owner, type)
-            setattr(owner, function, _observed(original, reader, skipped))
+            setattr(owner, function, _wrap_reader(original, reader, skipped))
 
 
-def _observed(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
+def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
     """Return a function that records the path in its arguments, after the first ``skipped``, and calls the original."""
 
     @functools.wraps(original)
@@ -132,15 +132,15 @@ def _observed(original: Callable[..., Any], reader: NativeReader, skipped: int) 
         if reader.use == "process":
             recorder.note_process()
         elif given:
-            _note(given, reader)
+            _note_call(given, reader)
         return original(*args, **kwargs)
 
     call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
     return call
 
 
-def _note(given: Sequence[Any], reader: NativeReader) -> None:
-    paths = list(_paths(given[0]))
+def _note_call(given: Sequence[Any], reader: NativeReader) -> None:
+    paths = list(_list_paths(given[0]))
     match reader.use:
         case "hdf5":
             _note_hdf5(given, paths, reader)
@@ -192,7 +192,7 @@ def _is_writing(given: Sequence[Any]) -> bool:
     return len(given) > 1 and given[1] in ("w", "w-", "x")
 
 
-def _paths(value: Any) -> Iterable[object]:
+def _list_paths(value: Any) -> Iterable[object]:
     """Yield the paths in an argument: one text, several, or a tensor of texts; unknown values are yielded as is."""
     if isinstance(value, bytes):
         yield os.fsdecode(value)
@@ -200,16 +200,16 @@ def _paths(value: Any) -> Iterable[object]:
         yield os.fspath(value)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _paths(part)
+            yield from _list_paths(part)
     elif hasattr(value, "numpy"):
         try:
             held = value.numpy()
         except Exception:  # a symbolic tensor, whose text is known only when the graph runs
             yield value
             return
-        yield from _paths(held.tolist() if hasattr(held, "tolist") else held)
+        yield from _list_paths(held.tolist() if hasattr(held, "tolist") else held)
     elif hasattr(value, "tolist"):
-        yield from _paths(value.tolist())
+        yield from _list_paths(value.tolist())
     elif hasattr(value, "read"):
         return  # an open file, which was recorded when it was opened
     else:

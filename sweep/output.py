@@ -35,7 +35,7 @@ def failure() -> OSError | None:
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Replace the standard streams: unencodable characters are escaped, closed streams discard what is printed."""
     for number in range(3):
         try:

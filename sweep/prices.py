@@ -30,15 +30,15 @@ def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
     return found.get(market, next(iter(found.values())))
 
 
-def bounds(price: Price) -> tuple[float, float]:
+def find_price_bounds(price: Price) -> tuple[float, float]:
     """Return the lowest and the highest price in the file."""
-    every = [*_all(price)]
+    every = [*_list_prices(price)]
     return min(every), max(every)
 
 
-def _all(price: Price | Mapping[Market, float]) -> Iterator[float]:
+def _list_prices(price: Price | Mapping[Market, float]) -> Iterator[float]:
     if not isinstance(price, Mapping):
         yield price
         return
     for each in price.values():
-        yield from _all(each)
+        yield from _list_prices(each)

@@ -245,7 +245,7 @@ class ReadRecorder:
         if resolved is None or self._was_written(resolved):
             return
         name = self._name_of(path, resolved)
-        found = fingerprint(name)
+        found = fingerprint_file(name)
         if self._reads.files.get(name, found) != found:
             self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
             return
@@ -460,7 +460,7 @@ def _place_of(frame: FrameType) -> AuthorLine:
     return AuthorLine(f"{Path(code.co_filename).name}:{frame.f_lineno} in {code.co_name} ", tuple(files))
 
 
-def fingerprint(path: str) -> str:
+def fingerprint_file(path: str) -> str:
     """Return a fingerprint of a file's content, `ABSENT` if there is none.
 
     It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time.

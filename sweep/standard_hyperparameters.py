@@ -183,7 +183,7 @@ LENGTHS = {
 """Lengths that code may read like parameters, with the reason why one may be unknown."""
 
 
-def bounds(name: str) -> Bounds:
+def get_standard_bounds(name: str) -> Bounds:
     """Return the bounds of a standard hyperparameter, including nested ones such as ``loss_weights.depth``."""
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 
@@ -201,7 +201,7 @@ def expected(of: Bounds) -> str:
 def within(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
     """Return these bounds, or with ``standard`` those of the standard hyperparameter; None if neither is set."""
     if standard:
-        return bounds(name)
+        return get_standard_bounds(name)
     return None if between is None else Number(*between)
 
 
@@ -217,13 +217,13 @@ def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: 
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, expected a number")
     if of is not None:
-        check(name, value, of)
+        check_standard_value(name, value, of)
     return float(value)
 
 
-def check(name: str, value: Value, of: Bounds | None = None) -> None:
+def check_standard_value(name: str, value: Value, of: Bounds | None = None) -> None:
     """Raise ValueError if a value is out of bounds, by default those of the standard hyperparameter of this name."""
-    of = of or bounds(name)
+    of = of or get_standard_bounds(name)
     if not of.takes(value):
         raise ValueError(f"{name} is {value!r}, expected {expected(of)}")
 

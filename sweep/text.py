@@ -81,7 +81,7 @@ def setting(value: object) -> str:
     return escaped(value) if isinstance(value, str) else json.dumps(value)
 
 
-def settings(params: Mapping[str, object], names: Iterable[str]) -> str:
+def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:
     """Format the parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
     return " ".join(f"{name}={setting(params[name])}" for name in names if name in params)
 

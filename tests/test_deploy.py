@@ -67,7 +67,7 @@ def test_who_runs_in_it_is_not_root_and_pip_is_gone() -> None:
 
 
 def test_the_services_are_built_of_it() -> None:
-    found = yaml_reader.read((DEPLOY / "compose.yaml").read_text(), "compose.yaml")
+    found = yaml_reader.parse_document((DEPLOY / "compose.yaml").read_text(), "compose.yaml")
     assert found is not None
 
 

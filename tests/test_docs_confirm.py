@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from sweep.cli import main
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 PAGE = (Path(__file__).parents[1] / "docs" / "confirm.md").read_text()
 SWEEP, MODEL = (re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)[0] for language in ("yaml", "python"))
 
 
 def test_the_sweep_is_one() -> None:
-    spec = parse(SWEEP, "wine.yaml")
+    spec = parse_spec(SWEEP, "wine.yaml")
     assert spec.baseline == {"learning_rate": 1e-3, "width": 16}
     assert spec.confirm is not None
 

@@ -14,7 +14,7 @@ import pytest
 
 import sweep
 from sweep.runner import planning
-from sweep.spec import load
+from sweep.spec import load_spec
 
 PAGE = (Path(__file__).parents[1] / "docs" / "other_backends.md").read_text()
 
@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_is_accepted_also_with_folds(project: Path) -> None:
     for change in ((), ("folds=5",)):
-        planning.check(load(project / "digits.yaml", change), "digits.yaml", [project])
+        planning.check_trainable(load_spec(project / "digits.yaml", change), "digits.yaml", [project])
 
 
 def run(*arguments: str) -> None:

@@ -11,12 +11,12 @@ from sweep.text import (
     counted,
     duration,
     figure,
+    format_settings,
     moment,
     printable,
     roughly,
     score,
     setting,
-    settings,
     shortened,
     trials_named,
 )
@@ -89,7 +89,7 @@ def test_scores_line_up():
 def test_settings_read_like_the_file():
     params = {"lr": 1e-3, "n": 123456, "aug": "low", "layers": [8, 4], "on": True, "none": None}
     text = "lr=0.001 n=123456 aug=low layers=[8, 4] on=true none=null"
-    assert settings(params, (*params, "absent")) == text
+    assert format_settings(params, (*params, "absent")) == text
     assert setting("[red]") == "[red]"
     assert setting("two\nlines") == r"two\nlines"
 

@@ -11,7 +11,7 @@ from sampling import sampled
 import sweep
 from sweep.cli import main
 from sweep.space.domains import contains
-from sweep.spec import load
+from sweep.spec import load_spec
 
 FOLDER = Path(__file__).parents[1] / "search_spaces" / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
@@ -69,7 +69,7 @@ def train(name: str, results: Path) -> None:
     ],
 )
 def test_an_example_trains(name: str, results: Path) -> None:
-    spec = load(FOLDER / f"{name}.yaml", overrides(name), environment={})
+    spec = load_spec(FOLDER / f"{name}.yaml", overrides(name), environment={})
     for earlier in spec.warm_start:
         train(earlier, results)
     train(name, results)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import InputError, TrainableError
-from sweep.functions import TRAINABLE_METHODS, load_trainable, named, offers
+from sweep.functions import TRAINABLE_METHODS, import_target, load_trainable, offers_method
 from sweep.inspection import inspect
 
 
@@ -36,15 +36,15 @@ def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
     for name in ("Author", "ByFunction"):
         made: Any = load_trainable(f"wrapped:{name}", [folder])()
         assert (type(made).__name__, type(made.author).__name__) == ("T", name)
-        assert offers("test", f"wrapped:{name}", [folder])
-    assert not offers("try_rates", "wrapped:Author", [folder])
-    assert offers("try_rates", "wrapped:ByFunction", [folder])  # only an object could tell
+        assert offers_method("test", f"wrapped:{name}", [folder])
+    assert not offers_method("try_rates", "wrapped:Author", [folder])
+    assert offers_method("try_rates", "wrapped:ByFunction", [folder])  # only an object could tell
 
 
 def test_an_error_that_begins_with_an_empty_line_is_told(tmp_path: Path) -> None:
     (tmp_path / "raises_late.py").write_text("raise ValueError('\\nno data here')\n")
     with pytest.raises(InputError, match="raises_late:T cannot be imported: ValueError: no data here"):
-        named("raises_late:T", [tmp_path], "method")
+        import_target("raises_late:T", [tmp_path], "method")
 
 
 def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None:

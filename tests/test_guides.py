@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.space.domains import Categorical, bounds, choices, contains
-from sweep.spec import parse
+from sweep.space.domains import Categorical, contains, get_domain_bounds, list_choices
+from sweep.spec import parse_spec
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = {name: (DOCS / f"from_{name}.md").read_text() for name in ("kerastuner", "ray_tune", "optuna", "wandb")}
@@ -205,15 +205,15 @@ def _rows() -> Iterator[Any]:
 @pytest.mark.parametrize(("guide", "there", "here"), list(_rows()))
 def test_names_that_go_together_draw_the_same(guide: str, there: str, here: str) -> None:
     file = f"trainable: m:M\nmethod: random\nrun_cap: 1\nparameters:\n  {here}\n"
-    domain = parse(file, "guide").space.parameters[0].domain
+    domain = parse_spec(file, "guide").space.parameters[0].domain
     draw = TOOLS[guide](there)
     drawn = [draw() for _ in range(1000)]
-    values = choices(domain)
+    values = list_choices(domain)
     if values is not None:
         assert set(drawn) == set(values)  # all of these, and no others
         return
     assert not isinstance(domain, Categorical)
-    low, high = bounds(domain)
+    low, high = get_domain_bounds(domain)
     assert all(contains(domain, value) for value in map(float, drawn)), min(drawn)
     if high < float("inf"):
         middle = sorted(drawn)[500]
@@ -248,6 +248,6 @@ def test_pieces_of_sweep_files_in_the_tables_are_read(guide: str) -> None:
         key = piece.split(":")[0]
         text = re.sub(rf"^{key}: .*\n", "", plain, flags=re.MULTILINE)
         try:
-            parse(f"{text}{piece}\n", "guide")
+            parse_spec(f"{text}{piece}\n", "guide")
         except InputError as error:
             raise AssertionError(f"{piece}: {error}") from None

@@ -29,7 +29,7 @@ def noting(into: list[str], word: str) -> Callable[[], None]:
 
 def test_a_thread_acts_and_the_main_thread_looks() -> None:
     done: list[str] = []
-    with interruption.heard(noting(done, "first"), noting(done, "second")) as signals:
+    with interruption.handle_signals(noting(done, "first"), noting(done, "second")) as signals:
         assert not signals.asked
         signals.check("before it began")
         for count, number in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGINT), 1):
@@ -48,7 +48,7 @@ def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -
         with lock:
             done.append("told")
 
-    with interruption.heard(first, first) as signals, lock:  # as a view that counts an event
+    with interruption.handle_signals(first, first) as signals, lock:  # as a view that counts an event
         os.kill(os.getpid(), signal.SIGINT)
         assert signals.asked
         assert done == []
@@ -57,8 +57,8 @@ def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -
 
 def test_inside_of_another_block_its_own_acts_count_and_then_those_of_the_other() -> None:
     done: list[str] = []
-    with interruption.heard(noting(done, "outer"), noting(done, "outer again")) as outer:
-        with interruption.heard(noting(done, "inner"), noting(done, "inner again")) as inner:
+    with interruption.handle_signals(noting(done, "outer"), noting(done, "outer again")) as outer:
+        with interruption.handle_signals(noting(done, "inner"), noting(done, "inner again")) as inner:
             assert inner is outer
             os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
@@ -68,7 +68,7 @@ def test_inside_of_another_block_its_own_acts_count_and_then_those_of_the_other(
 @pytest.mark.parametrize("breaks", [True, False])
 def test_code_that_looks_at_no_flag_is_broken_off_where_the_process_lives_on(breaks: bool) -> None:
     turns = 0
-    with interruption.heard(lambda: None, lambda: None, breaks=breaks):
+    with interruption.handle_signals(lambda: None, lambda: None, breaks=breaks):
         os.kill(os.getpid(), signal.SIGINT)
         try:
             with interruption.breakable():
@@ -89,7 +89,7 @@ def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
         os.write(written, bytes([signal.SIGINT]))  # what Python writes of a signal whose call is still to come
         time.sleep(60)
 
-    with interruption.heard(noting(done, "first"), noting(done, "second"), breaks=True) as signals:
+    with interruption.handle_signals(noting(done, "first"), noting(done, "second"), breaks=True) as signals:
         os.kill(os.getpid(), signal.SIGINT)
         until(lambda: len(done) == 1)
         assert signals._ears is not None
@@ -100,7 +100,7 @@ def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
 
 def test_another_handler_in_place_of_ours_is_heard_and_replaced() -> None:
     done: list[str] = []
-    with interruption.heard(noting(done, "first"), noting(done, "second")) as signals:
+    with interruption.handle_signals(noting(done, "first"), noting(done, "second")) as signals:
         signal.signal(signal.SIGTERM, lambda number, frame: None)  # as Ray does when it starts
         os.kill(os.getpid(), signal.SIGTERM)
         until(lambda: done)  # two that wait for a thread of this process are one
@@ -114,7 +114,7 @@ def test_in_another_thread_signals_are_none_of_ours() -> None:
     ran: list[bool] = []
 
     def work() -> None:
-        with interruption.heard(lambda: None, lambda: None) as signals, interruption.breakable():
+        with interruption.handle_signals(lambda: None, lambda: None) as signals, interruption.breakable():
             signals.restore()
             ran.append(signals.asked)
 
@@ -138,7 +138,7 @@ def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
         os.kill(child, signal.SIGTERM)
         ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
-    with interruption.heard(lambda: None, lambda: None) as signals:
+    with interruption.handle_signals(lambda: None, lambda: None) as signals:
         if forks == "another":
             thread = threading.Thread(target=fork)
             thread.start()

@@ -11,7 +11,7 @@ from sweep import standard_hyperparameters
 from sweep.errors import InputError
 from sweep.inspection import Source, inspect
 from sweep.runner import planning
-from sweep.spec import blocks, parse, sweep_file
+from sweep.spec import blocks, parse_spec, sweep_file
 
 PAGE = (Path(__file__).parents[1] / "docs" / "hyperparameters.md").read_text()
 CELLS = {name: dict(zip(KINDS, row.cells, strict=True)) for row in ROWS for name in row.names}
@@ -98,7 +98,7 @@ def places(source: Source, settings: dict[str, object], more: str, parameter: st
     text += f"parameters: {{a: {{value: 1}}{parameter and ', '}{parameter}}}\n"
     text += "\n".join([f"training: {{{block}}}", more, *lines])
     try:
-        planning.check_source(parse(text, "s.yaml"), "s.yaml", source)
+        planning.check_source(parse_spec(text, "s.yaml"), "s.yaml", source)
     except InputError as error:
         return [problem.where.rpartition(": ")[2] for problem in error.problems]
     return []
@@ -108,7 +108,7 @@ def value_of(name: str) -> object:
     """Return a value that a standard hyperparameter may have."""
     if name == "optimizer":
         return "adamw"
-    bounds = standard_hyperparameters.bounds(name)
+    bounds = standard_hyperparameters.get_standard_bounds(name)
     candidates: tuple[object, ...] = (0.5, 2, True, "linear", "cosine", "balanced", -0.5, "sgd", [3])
     return next(value for value in candidates if bounds.takes(value))  # type: ignore[arg-type]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sweep.prices import Price, bounds, per_gpu_hour
+from sweep.prices import Price, find_price_bounds, per_gpu_hour
 
 KINDS: Price = {"A100": {"on_demand": 3.67, "spot": 1.47}, "workers-t4": 0.35, "H100": {"spot": 2.0}}
 
@@ -27,8 +27,8 @@ def test_a_node_has_the_price_of_the_kind_that_its_labels_name(labels: Mapping[s
 
 def test_one_price_is_that_of_all_nodes() -> None:
     assert per_gpu_hour(1.29, {}) == 1.29
-    assert bounds(1.29) == (1.29, 1.29)
+    assert find_price_bounds(1.29) == (1.29, 1.29)
 
 
 def test_bounds_are_of_all_kinds_and_markets() -> None:
-    assert bounds(KINDS) == (0.35, 3.67)
+    assert find_price_bounds(KINDS) == (0.35, 3.67)

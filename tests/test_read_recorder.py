@@ -32,7 +32,7 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from sweep import native_readers
-from sweep.read_recorder import ABSENT, HASHED_BYTES, Reads, fingerprint, recorder
+from sweep.read_recorder import ABSENT, HASHED_BYTES, Reads, fingerprint_file, recorder
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def test_a_file_that_is_read_is_known(name: str, tmp_path: Path) -> None:
         read(path)
     assert str(path) in reads.files
     before = reads.files[str(path)]
-    assert before == fingerprint(str(path))
+    assert before == fingerprint_file(str(path))
     path.write_bytes(b"something else")
-    assert fingerprint(str(path)) != before
+    assert fingerprint_file(str(path)) != before
 
 
 PROGRAMS: dict[str, Callable[[], object]] = {
@@ -246,7 +246,7 @@ def test_a_link_that_is_made_to_lead_elsewhere_changes_what_was_read(tmp_path: P
     ((file, before),) = reads.files.items()
     current.unlink()
     current.symlink_to("v2")
-    assert fingerprint(file) != before
+    assert fingerprint_file(file) != before
     assert [*reads.folders] == [str(current)]
 
 
@@ -281,11 +281,11 @@ def test_a_shared_library_that_is_loaded_by_its_path_is_known(tmp_path: Path, re
 def test_a_file_that_is_replaced_by_one_of_its_size_and_time_is_another_one(tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "b"
     path.write_text("1")
-    before = fingerprint(str(path))
+    before = fingerprint_file(str(path))
     other.write_text("2")
     shutil.copystat(path, other)
     other.replace(path)
-    assert fingerprint(str(path)) != before
+    assert fingerprint_file(str(path)) != before
 
 
 def test_installed_files_devices_and_compiled_code_do_not_count(reads: Reads) -> None:
@@ -340,7 +340,7 @@ def test_outside_of_trials_only_modules_that_are_imported_count(
         __import__("reads_at_import")
     assert [*found.files] == [str(tmp_path / "a.txt")]
     module = str(tmp_path / "reads_at_import.py")
-    assert recorder.digest_of_module(module) == fingerprint(module).split()[-1]
+    assert recorder.digest_of_module(module) == fingerprint_file(module).split()[-1]
 
 
 def test_a_module_that_is_imported_by_a_computed_name_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,4 +380,4 @@ def test_a_large_file_is_known_by_its_size_and_time(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(HASHED_BYTES + 1)
-    assert fingerprint(str(path)) == f"{HASHED_BYTES + 1} bytes of {path.stat().st_mtime_ns}"
+    assert fingerprint_file(str(path)) == f"{HASHED_BYTES + 1} bytes of {path.stat().st_mtime_ns}"

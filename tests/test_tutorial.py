@@ -10,7 +10,7 @@ import pytest
 
 import sweep
 from sweep.runner import planning
-from sweep.spec import load
+from sweep.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
@@ -50,7 +50,7 @@ def test_the_tutorial_from_nothing_to_the_winner(folder: Path) -> None:
 def test_the_second_file_goes_with_the_model_of_init(folder: Path) -> None:
     text = (ROOT / "search_spaces" / "starters" / "my_model.py").read_text()
     (folder / "wine.py").write_text(text)
-    planning.check(load(folder / "wine_seeds.yaml", environment={}), "wine_seeds.yaml", [folder])
+    planning.check_trainable(load_spec(folder / "wine_seeds.yaml", environment={}), "wine_seeds.yaml", [folder])
 
 
 @pytest.mark.exhaustive

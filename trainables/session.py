@@ -111,7 +111,7 @@ class TrialSession(Joining):
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: devices, data and program, with everything random derived from its seeds."""
-        with imports.seeded(assignment.data_seed):
+        with imports.seed_imports(assignment.data_seed):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
@@ -361,7 +361,7 @@ class TrialSession(Joining):
     def _plain(self) -> plain_model.Plain:
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author, trial, live = self._author, self.trial, self._author.live
-        seeded = imports.seeded(trial.assignment.data_seed)
+        seeded = imports.seed_imports(trial.assignment.data_seed)
         with attributes.as_left(author, OWN, self._data.bare), pristine.unmade(), seeded:
             try:
                 initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)

@@ -2,7 +2,7 @@
 
 from sweep.analysis.lineage import LineageStep, lineage_of
 from sweep.analysis.outline import BudgetLimits, Outline
-from sweep.analysis.sweep_rows import Sweep, Trial, first_failure, of_tables, read
+from sweep.analysis.sweep_rows import Sweep, Trial, first_failure, of_tables, read_sweep
 
 __all__ = [
     "BudgetLimits",
@@ -13,5 +13,5 @@ __all__ = [
     "first_failure",
     "lineage_of",
     "of_tables",
-    "read",
+    "read_sweep",
 ]

@@ -89,7 +89,7 @@ class Race:
     left: tuple[Key, ...] = ()
 
 
-def run(runs: Iterable[Run], rules: Rules) -> Race:
+def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     """Return the state of the race that follows from these trials. The search must have ended."""
     runs = list(runs)
     allowed = math.inf
@@ -321,7 +321,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
     first = objective(*sweep.objectives[0])
-    race = run([_run(trial, first) for trial in sweep.trials], rules)
+    race = run_race([_make_run(trial, first) for trial in sweep.trials], rules)
     if not race.racers:
         return None
     groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
@@ -384,7 +384,7 @@ def _why_undecided(racer: Racer, race: Race) -> str:
     return ""
 
 
-def _run(trial: Trial, first: Objective) -> Run:
+def _make_run(trial: Trial, first: Objective) -> Run:
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 

@@ -22,8 +22,8 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
     problems = [
         Problem(
             str(other.folder.path),
-            f"its objective is {_words(other.objectives)}, but that of {first.folder.path} is "
-            f"{_words(first.objectives)}",
+            f"its objective is {_describe_objectives(other.objectives)}, but that of {first.folder.path} is "
+            f"{_describe_objectives(first.objectives)}",
             "compare sweeps of one objective",
         )
         for other in sweeps
@@ -34,7 +34,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
     return first.objectives
 
 
-def _words(objectives: Objectives) -> str:
+def _describe_objectives(objectives: Objectives) -> str:
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
 
 

@@ -418,7 +418,7 @@ class Standing:
             self._lost[epoch] -= 1
 
     def _fail(self, event: TrialEnded) -> None:
-        kind = event.status, kind_of(event.reason) if event.status is Status.FAILED else ""
+        kind = event.status, get_error_type(event.reason) if event.status is Status.FAILED else ""
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
         failure = self.failures.setdefault(kind, Failure())
@@ -461,7 +461,7 @@ class Standing:
         return len(best.trials), -self.outline.objective.to_loss(best.value)
 
 
-def kind_of(reason: str) -> str:
+def get_error_type(reason: str) -> str:
     """Return the type of an error, ``ValueError`` for ``ValueError: no such a``; "failed" if it has none."""
     head, colon, _ = reason.partition(":")
     return shortened(" ".join(head.split()), 40) if colon else "failed"

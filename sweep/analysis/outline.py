@@ -73,7 +73,7 @@ class Outline:
             total=spec.all_trials,
             repeats=spec.trials_each,
             epochs=spec.epochs,
-            decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
+            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, spec.epochs),
             rule=spec.early_terminate,
             limits=BudgetLimits.of(spec),
         )

@@ -22,7 +22,7 @@ from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
 from sweep.statistics.intervals import Z, interval_of_mean, interval_of_share, shared_by_folds
-from sweep.statistics.verdicts import Compared, Verdict, compare, compare_fronts
+from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
@@ -77,12 +77,12 @@ def judge(
         if len(tables) > 1:
             compared = compare_fronts(tables, maximize=goals, front=front, folds=folds)
         else:
-            compared = compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+            compared = compare_configurations(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     return {row: compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
 
 
-def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
+def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
     """Describe the statistical method of these verdicts; "" if nothing was tested."""
     tested = [one for one in judged if one.p is not None]
     if not tested:
@@ -248,7 +248,9 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     for row in ranking.rows:
         compared = verdicts[row.rank]
         rows.append(structs.replace(row, **{name: getattr(compared, name) for name in _VERDICT}))
-    return replace(ranking, rows=tuple(rows), method=method(verdicts.values(), folds, several=len(objectives) > 1))
+    return replace(
+        ranking, rows=tuple(rows), method=describe_method(verdicts.values(), folds, several=len(objectives) > 1)
+    )
 
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
@@ -356,7 +358,7 @@ _KINDS: dict[str, Kind] = {
 }
 
 
-def columns(ranking: Ranking) -> Columns:
+def make_columns(ranking: Ranking) -> Columns:
     """Return the rows of a ranking by column, as listed in results/README.md."""
     rows = ranking.rows
     table: dict[str, tuple[Kind, Sequence[Any]]] = {}
@@ -370,7 +372,7 @@ def columns(ranking: Ranking) -> Columns:
             table[name] = kind, values
 
     add("rank", "sweep")
-    table["trials"] = "text", [_trial_numbers(row) for row in rows]
+    table["trials"] = "text", [_list_trial_numbers(row) for row in rows]
     add("status", "completed", "epochs", "front")
     for name in dict.fromkeys(name for row in rows for name in row.params):
         table[f"param.{name}"] = "param", [row.params.get(name) for row in rows]
@@ -385,7 +387,7 @@ def columns(ranking: Ranking) -> Columns:
     return table
 
 
-def _trial_numbers(row: RankedConfiguration) -> str:
+def _list_trial_numbers(row: RankedConfiguration) -> str:
     return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
 
 
@@ -465,10 +467,10 @@ def noise_of(ranking: Ranking, read: Tables) -> SamplingError | None:
     best = ranking.best[0]
     score = best.scores[0]
     trials = {trial.trial for trial in best.trials}
-    return noise_of_metric(score.metric, score.mean, examples(read), deviation(read, trials))
+    return noise_of_metric(score.metric, score.mean, count_examples(read), read_deviation(read, trials))
 
 
-def examples(read: Tables) -> int:
+def count_examples(read: Tables) -> int:
     """Return the number of validation examples, the minimum over all trials; 0 if it was not recorded."""
     from sweep.store import reading
 
@@ -477,7 +479,7 @@ def examples(read: Tables) -> int:
     return int(counted.min()) if len(counted) else 0
 
 
-def deviation(read: Tables, trials: Collection[int]) -> float | None:
+def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
     """Return the deviation of the loss over examples in the last epoch of these trials; None if it was not recorded."""
     import numpy as np
 

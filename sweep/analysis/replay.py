@@ -273,7 +273,7 @@ class _UnknownEpochs:
         )
 
 
-def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
+def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
     """Simulate trials in this order, ``at_once`` at a time; each trains until its curve ends or the rule stops it."""
     return _Simulation(order, make(), at_once, beyond).run()
 
@@ -417,7 +417,7 @@ def _final_loss(curve: Curve, objective: Objective) -> float:
     return math.inf if loss is None else loss
 
 
-def replay(
+def replay_rule(
     events: Sequence[Event],
     spec: Spec,
     rule: tuple[str, Make],
@@ -456,7 +456,7 @@ def replay(
         courses = []
         for order in orders:
             ordered = [curve for one in order for curve in one.curves]
-            courses.append(course(ordered, make, at_once, beyond))
+            courses.append(simulate_trials(ordered, make, at_once, beyond))
         extremes.append(_extreme(courses, orders, winner))
         went_on += [float(len(one.unknown)) for one in courses]
     best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)
@@ -477,7 +477,7 @@ def replay(
         log_order_epochs=sum(stops.get(curve.place, len(curve.reports)) for curve in first),
         log_order_kept=best_in_log_order is winner,
         cut=sum(curve.is_cut for curve in known),
-        went_on=_spread(went_on),
+        went_on=_measure_spread(went_on),
         if_worse=extremes[0],
         if_better=extremes[1],
     )
@@ -488,13 +488,13 @@ def _extreme(
 ) -> Extreme:
     chosen = [_choose_best(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
     return Extreme(
-        epochs=_spread([float(one.trained) for one in courses]),
+        epochs=_measure_spread([float(one.trained) for one in courses]),
         winner_kept=fmean([one is winner for one in chosen]),
-        lost=_spread([one.loss - winner.loss for one in chosen]),
+        lost=_measure_spread([one.loss - winner.loss for one in chosen]),
     )
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _measure_spread(values: Sequence[float]) -> Spread:
     ordered = sorted(values)
     last = len(ordered) - 1
     return Spread(median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)])

@@ -136,7 +136,7 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
-        chosen = _thinned(row, columns[names[0]], len(trials), thinned)
+        chosen = _thin_rows(row, columns[names[0]], len(trials), thinned)
         row, epoch = row[chosen], epoch[chosen]
         columns = {name: column[chosen] for name, column in columns.items()}
     return Curves(
@@ -162,7 +162,7 @@ def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.i
     return np.where(known[row] == number, row, -1), reading.numbers(metrics, "epoch")
 
 
-def _thinned(
+def _thin_rows(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
     """Return a mask that keeps about ``most`` evenly spaced rows of each trial, and its extremes and last row."""
@@ -207,7 +207,7 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
     """Return the timeline of a sweep from its log and its tables."""
     from sweep.store import reading
 
-    columns = reading.columns(read.trials, ("node", "devices", "status"))
+    columns = reading.read_columns(read.trials, ("node", "devices", "status"))
     times = [_seconds(read, name) for name in ("started_at", "ended_at")]
     pauses = _pauses(path, read.history)
     known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
@@ -315,7 +315,7 @@ class ReportData:
         return tuple(lines)
 
 
-def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
+def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportData:
     """Read the data of a report on a sweep, optionally under another name. Raises `StoreError`.
 
     Curves have at most about ``points`` points.
@@ -323,9 +323,9 @@ def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportD
     from sweep.store import reading
 
     running = folder.is_running()
-    read = reading.read(folder)
+    read = reading.read_tables(folder)
     sweep = of_tables(folder, read, name)
-    errors = reading.columns(read.trials, ["trial", "error"])
+    errors = reading.read_columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
     return ReportData(
         sweep,
@@ -340,9 +340,9 @@ def read(folder: ResultsFolder, points: int = POINTS, name: str = "") -> ReportD
     )
 
 
-def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
+def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """Return by objective how important each of these parameters is, from the completed trials of all sweeps."""
-    from sweep.searchers.optuna_study import importance as of_trials
+    from sweep.searchers.optuna_study import compute_importances as of_trials
 
     known_domains = domains(accounts)
     completed: list[Trial] = []
@@ -368,6 +368,6 @@ def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
     found: dict[str, Domain] = {}
     for account in reversed(accounts):
         document = document_of(account.info.parameters, str(account.info.path))
-        entries = parameters.read(document.data, (), document)
+        entries = parameters.read_parameters(document.data, (), document)
         found |= {entry.name: entry.domain for entry in entries if entry.domain is not None}
     return found

@@ -46,12 +46,12 @@ class RungRanks:
         return self.high is not None and self.high < POOR
 
 
-def measure(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
+def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     """Return the rank correlation of each rung of a sweep, for each objective; ``read`` has the metrics of all epochs.
 
     The result is empty if the sweep has no rungs, or no trial that trained to its end.
     """
-    rungs = _thinned(decision_epochs(sweep.info))
+    rungs = _thin_epochs(read_decision_epochs(sweep.info))
     ended = [one for one in sweep.trials if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs]
     if not rungs or not ended:
         return ()
@@ -72,16 +72,16 @@ def measure(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Return the result of `measure` for the sweep in a folder. Raises `StoreError`."""
+    """Return the result of `measure_rungs` for the sweep in a folder. Raises `StoreError`."""
     from sweep.analysis.sweep_rows import of_tables
     from sweep.store import reading
 
     objectives = folder.read_info().objectives
-    read = reading.read(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
-    return measure(of_tables(folder, read), read)
+    read = reading.read_tables(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
+    return measure_rungs(of_tables(folder, read), read)
 
 
-def decision_epochs(info: SweepInfo) -> tuple[int, ...]:
+def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
     """Return the epochs at which a sweep's rule stops or pauses trials; () without a rule or with a user's own one."""
     stored, epochs = info.spec.get("early_terminate"), info.epochs
     if not isinstance(stored, Mapping) or not isinstance(epochs, int):
@@ -89,12 +89,12 @@ def decision_epochs(info: SweepInfo) -> tuple[int, ...]:
     keys = {name: value for name, value in stored.items() if value is not None}
     rule = early_terminate.RULES.get(str(keys.pop("type", "")))
     try:
-        return () if rule is None else early_terminate.decision_epochs(rule(**keys), epochs)
+        return () if rule is None else early_terminate.compute_decision_epochs(rule(**keys), epochs)
     except (Misfit, TypeError):  # written by another release
         return ()
 
 
-def _thinned(epochs: Sequence[int]) -> tuple[int, ...]:
+def _thin_epochs(epochs: Sequence[int]) -> tuple[int, ...]:
     """Return at most `MOST_RUNGS` epochs, evenly spaced on a logarithmic scale."""
     if len(epochs) <= MOST_RUNGS:
         return tuple(epochs)

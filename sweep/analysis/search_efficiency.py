@@ -49,7 +49,9 @@ class Correlation:
     high: float | None
 
 
-def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective) -> BestByBudget:
+def find_best_by_budget(
+    unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective
+) -> BestByBudget:
     """Return the best score by budget spent, in the given order and over 200 random orders of the configurations.
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
@@ -59,7 +61,7 @@ def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], 
     spent = np.asarray(costs, dtype=np.float64)
     budgets = np.linspace(0, spent.sum(), POINTS + 1)[1:]
     draws = np.random.default_rng(0)
-    runs = np.array([_best(losses, spent, draws.permutation(len(losses)), budgets) for _ in range(ORDERINGS)])
+    runs = np.array([_find_best(losses, spent, draws.permutation(len(losses)), budgets) for _ in range(ORDERINGS)])
     # The mean is over the orders in which something has completed.
     known = np.where(np.isfinite(runs), runs, np.nan)
     counts = np.isfinite(runs).sum(axis=0)
@@ -68,7 +70,7 @@ def course(unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], 
     for at in np.flatnonzero(counts):
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
     low, high = np.sort(objective.sign * bounds, axis=0)
-    found = _best(losses, spent, np.arange(len(losses)), budgets)
+    found = _find_best(losses, spent, np.arange(len(losses)), budgets)
     found = np.where(np.isfinite(found), objective.sign * found, np.nan)
     columns = (budgets, found, objective.sign * mean, low, high)
     return BestByBudget(unit, *(tuple(column.tolist()) for column in columns))
@@ -91,7 +93,7 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
     return Correlation(count, value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
 
 
-def _best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
+def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
     """Return the smallest loss among the configurations that are done at each budget."""
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
@@ -143,7 +145,7 @@ class SearchEfficiency:
     rungs: tuple[RungPrediction, ...]
 
 
-def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
+def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     """Return the search efficiency of one sweep of a ranking.
 
     Returns None if it has fewer than three completed configurations, or no objective.
@@ -169,11 +171,11 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     for row in rows:
         costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
         costs["hours"].append(sum(train_s[trial.trial] for trial in row.trials) / 3600)
-    budgets = tuple(course(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
+    budgets = tuple(find_best_by_budget(unit, losses, cost, one) for unit, cost in costs.items() if sum(cost) > 0)
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # If no epoch comes before the last one, the first is used for the control only.
-    rungs = tuple(_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
+    rungs = tuple(_measure_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
     control = _control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
@@ -248,7 +250,7 @@ def _means(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     return means
 
 
-def _rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
+def _measure_rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
     """Return how well an epoch predicts the end.
 
     The correlation is over completed configurations; the best one's rank is among all that reached the epoch.

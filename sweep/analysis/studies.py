@@ -17,7 +17,7 @@ from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, StudiedTrial, study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 from sweep.store.sweep_info import Objectives
@@ -34,7 +34,7 @@ def of(folder: ResultsFolder) -> Study:
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
-    return of_read(folder, reading.read(folder, ["trial", "epoch", f"metric.{first}"]))
+    return of_read(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
 
 
 def of_read(folder: ResultsFolder, read: Tables) -> Study:
@@ -49,7 +49,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
     return study(
         folder.name,
         objectives(folder),
-        searched(space, [trial.params for trial in sweep.trials]),
+        find_searched_parameters(space, [trial.params for trial in sweep.trials]),
         recorded_study(sweep, read, space),
         alive=folder.is_running(),
     )
@@ -66,10 +66,10 @@ def objectives(folder: ResultsFolder) -> Objectives:
 def space_of(folder: ResultsFolder) -> Space | None:
     """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
     info = folder.read_info()
-    return parse(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
+    return parse_spec(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
-def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
+def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
     """Return the searched parameters with their domains; if the space is unknown, those that vary, without domains."""
     if space is None:
         return dict.fromkeys(varying(seen))
@@ -81,7 +81,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
     from sweep.store import reading
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
-    times = reading.columns(read.trials, ("started_at", "ended_at"))
+    times = reading.read_columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
         yield StudiedTrial(
             params=trial.params,
@@ -92,11 +92,13 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
             metrics=trial.metrics,
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
-            notes=notes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
+            notes=make_trial_attributes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
         )
 
 
-def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
+def make_trial_attributes(
+    space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params
+) -> dict[str, Value]:
     """Return the identifying attributes of a trial, and its computed parameters (``param.NAME``)."""
     noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
     for parameter in () if space is None else space.parameters:
@@ -164,7 +166,7 @@ class FollowedSweep:
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
-        read = reading.read(self._folder, ["trial", "epoch", objective])
+        read = reading.read_tables(self._folder, ["trial", "epoch", objective])
         sweep = of_tables(self._folder, read)
         told = recorded_study(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
@@ -206,7 +208,7 @@ class FollowedSweep:
                     metrics={},
                     epochs=0,
                     by_epoch={},
-                    notes=notes(self._space, *known),
+                    notes=make_trial_attributes(self._space, *known),
                 )
             case Reported(trial, report):
                 self._told[trial.number] = self._reported(self._told[trial.number], trial, report)
@@ -233,7 +235,7 @@ class FollowedSweep:
     def _draw(self) -> None:
         """Convert all trials again, on axes that have room for each."""
         told = list(self._told.values())
-        self._domains: dict[str, Domain | None] = searched(self._space, [one.params for one in told])
+        self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
         for number in self._told:
             self._freeze(number)
@@ -251,7 +253,7 @@ class FollowedSweep:
 
     def _freeze(self, number: int) -> None:
         metrics = [metric for metric, _ in self.objectives]
-        frozen = optuna_study.told(self._told[number], self._axes, metrics, alive=self._alive)
+        frozen = optuna_study.make_frozen_trial(self._told[number], self._axes, metrics, alive=self._alive)
         frozen.number = number
         self._frozen[number] = frozen
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Scheduler
-from sweep.space.early_terminate import EarlyTermination, decision_epochs
+from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 
@@ -138,7 +138,7 @@ class Foresight:
         self._rule = rule
         self._objective = objective
         self._epochs = epochs
-        self._decisions = decision_epochs(rule, epochs)
+        self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         self._gone: dict[int, tuple[int, int]] = {}
         self._events = 0  # that concern the rule, so far
@@ -178,7 +178,9 @@ class Foresight:
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        from sweep.schedulers.early_termination import build  # imports NumPy, which a live view does not need at import
+        from sweep.schedulers.early_termination import (
+            build as build_scheduler,  # imports NumPy, which a live view does not need at import
+        )
 
         numbers = random.Random(0)
         started = len(self._gone) + len(going)
@@ -191,7 +193,7 @@ class Foresight:
         left = dict.fromkeys(going, 0.0)
         whole = come = come_whole = 0
         for _ in range(rehearsals):
-            scheduler = build(self._rule, self._objective, self._epochs)
+            scheduler = build_scheduler(self._rule, self._objective, self._epochs)
             losses = self._draw_losses(seen, numbers)
             for trial in sorted(seen, key=lambda trial: -losses[trial]):  # worst first, so that the rule stops none
                 self._train(scheduler, trial, losses[trial], range(1, seen[trial][0] + 1))

@@ -71,11 +71,11 @@ def first_failure(sweep: Sweep) -> str:
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
-def read(folder: ResultsFolder) -> Sweep:
+def read_sweep(folder: ResultsFolder) -> Sweep:
     """Read the present state of the sweep in a folder. Raises `StoreError`."""
     from sweep.store import reading
 
-    return of_tables(folder, reading.read(folder, metrics=()))
+    return of_tables(folder, reading.read_tables(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
@@ -85,9 +85,11 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
     name = name or folder.name
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
-    columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    columns = reading.read_columns(
+        read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)]
+    )
     columns["sweep"] = [name] * read_tables.trials.num_rows
-    nulls = reading.columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
+    nulls = reading.read_columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
     # older tables may lack these columns
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sweep.analysis.confirmation import BROKEN, Confirmation
 from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
-from sweep.analysis.sweep_rows import Trial, read
+from sweep.analysis.sweep_rows import Trial, read_sweep
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Role, Status
 from sweep.space.objectives import objective
@@ -46,11 +46,11 @@ def _against_baseline(found: Confirmation) -> str:
         if not others:
             return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
         near = min(others, key=lambda row: abs(row.difference or 0.0))
-        behind = _gap(near.difference or 0.0, near.low, near.high)
+        behind = _format_difference(near.difference or 0.0, near.low, near.high)
         return f"Nothing that the search found beats the baseline: the nearest is {behind} behind."
     if baseline.difference is None:
         return f"The baseline {baseline.reason}, and cannot be compared."
-    gap = f"{_gap(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
+    gap = f"{_format_difference(baseline.difference, baseline.low, baseline.high)} over {baseline.seeds} fresh seeds"
     if baseline.verdict == "worse":
         return f"The best configuration beats the baseline by {gap}."
     return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."
@@ -80,8 +80,8 @@ def _luck(found: Confirmation) -> str:
     if best.mean is None:
         return ""
     told = f"Its {found.metric} was {score(best.selected)} in the search and is {score(best.mean)} with fresh seeds"
-    if found.metric in best.tested or _bare(found.metric) in best.tested:
-        tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
+    if found.metric in best.tested or _remove_val_prefix(found.metric) in best.tested:
+        tested = best.tested.get(_remove_val_prefix(found.metric), best.tested.get(found.metric, 0.0))
         told += f", {score(tested)} on the test data"
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
@@ -89,11 +89,11 @@ def _luck(found: Confirmation) -> str:
     return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."
 
 
-def _bare(metric: str) -> str:
+def _remove_val_prefix(metric: str) -> str:
     return metric.removeprefix("val_")
 
 
-def _gap(difference: float, low: float | None, high: float | None) -> str:
+def _format_difference(difference: float, low: float | None, high: float | None) -> str:
     """Return the size of a difference with its interval, such as ``0.012 (0.004 to 0.020)``."""
     size = f"{abs(difference):.2g}"
     return size if low is None or high is None else f"{size} ({_span(difference, low, high)})"
@@ -112,7 +112,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
     """
-    found = _answer(ranking, running=running) + _without_luck(ranking)
+    found = _format_answer(ranking, running=running) + _without_luck(ranking)
     data = of_other_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, data, ranking.other_code)))
 
@@ -169,14 +169,14 @@ def _without_luck(ranking: Ranking) -> str:
     )
 
 
-def _answer(ranking: Ranking, *, running: bool) -> str:
+def _format_answer(ranking: Ranking, *, running: bool) -> str:
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
     if ranking.confirmed is not None:
-        return begin + " ".join(confirmed_sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
+        return begin + " ".join(confirmed_sentences(ranking.confirmed, _name_configuration(ranking.best[0], ranking)))
     begin += _beside_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
@@ -193,14 +193,14 @@ def _beside_baseline(ranking: Ranking) -> str:
     if not own.scores or not own.completed:
         return "The baseline has not completed. "
     gap = best.scores[0].mean - own.scores[0].mean if own.difference is None else own.difference
-    told = _gap(gap, own.difference_low, own.difference_high)
+    told = _format_difference(gap, own.difference_low, own.difference_high)
     if own.verdict is Verdict.WORSE:
         return f"The best configuration beats the baseline by {told}. "
     why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
     return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
 
 
-def words(row: RankedConfiguration, ranking: Ranking) -> str:
+def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
     """Return the verdict on a row in words, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
@@ -220,12 +220,12 @@ def _front(ranking: Ranking) -> str:
     rows, of = ranking.best, sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
-        alone = f"{_named(rows[0], ranking)} is best in {names} at once, of {of} configurations that completed."
-        return alone + _behind(ranking)
+        alone = _name_configuration(rows[0], ranking)
+        return f"{alone} is best in {names} at once, of {of} configurations that completed." + _behind(ranking)
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
-        ends.append(f"{metric} {score(best.scores[at].mean)} with {_named(best, ranking)}")
+        ends.append(f"{metric} {score(best.scores[at].mean)} with {_name_configuration(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
         f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}.{_behind(ranking)}"
@@ -250,9 +250,9 @@ def _single(ranking: Ranking) -> str:
     best = ranking.best[0]
     top = best.scores[0]
     seeds = len(top.values)
-    reached = f"The best was {_named(best, ranking)} with {top.metric} {score(top.mean)}"
+    reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
-        reached += f" on average over {seeds} {_trainings(best)}{_interval(top.interval)}"
+        reached += f" on average over {seeds} {_trainings(best)}{_describe_interval(top.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
@@ -269,13 +269,13 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
         return _untold(others, ranking)
     parts = []
     if ties:
-        who = _share(ties, others)
+        who = _describe_share(ties, others)
         tie = f"{who[0].upper()}{who[1:]} {'ties' if len(ties) == 1 else 'tie'} with it"
         parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
-        parts.append(f"It is better than {_share(worse, others)}: {_nearest(worse, ranking)}.")
+        parts.append(f"It is better than {_describe_share(worse, others)}: {_nearest(worse, ranking)}.")
     if open_:
-        parts.append(f"On {_share(open_, others)} there is no verdict: {_reasons(open_)}.")
+        parts.append(f"On {_describe_share(open_, others)} there is no verdict: {_reasons(open_)}.")
     return " ".join(parts)
 
 
@@ -287,7 +287,8 @@ def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     if equal:
         told = f"{counted(equal, 'other configuration')} reached the same score"
     else:
-        told = f"The next, {_named(follower, ranking)}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
+        next_one = _name_configuration(follower, ranking)
+        told = f"The next, {next_one}, is {abs(top.mean - follower.scores[0].mean):.2g} behind"
     if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
         return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
     if len(top.values) < 2:
@@ -309,7 +310,7 @@ def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
 def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return which of the rows is nearest to the best, and how far it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
-    named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
+    named = f"the nearest, {_name_configuration(row, ranking)}," if len(rows) > 1 else _name_configuration(row, ranking)
     if not row.difference:
         return f"{named} has the same mean"
     p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
@@ -317,7 +318,7 @@ def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
 
-def _share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
+def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
     if len(others) == 1:
         return "the other configuration"
     return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"
@@ -331,7 +332,7 @@ def _trainings(row: RankedConfiguration) -> str:
     return "folds" if any(trial.fold is not None for trial in row.trials) else "seeds"
 
 
-def _named(row: RankedConfiguration, ranking: Ranking) -> str:
+def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
     parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more
@@ -341,7 +342,7 @@ def _named(row: RankedConfiguration, ranking: Ranking) -> str:
     return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
 
 
-def _interval(interval: tuple[float, float] | None) -> str:
+def _describe_interval(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f" (95 % interval {score(interval[0])} to {score(interval[1])})"
 
 
@@ -370,15 +371,15 @@ class Listed:
 
 def listed_sweeps(results_dir: Path) -> list[Listed]:
     """Return all sweeps in a folder by the time of their start; those without one, such as damaged ones, last."""
-    found = [listed(folder) for folder in folders(results_dir)]
+    found = [summarize_sweep(folder) for folder in folders(results_dir)]
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
-def listed(folder: ResultsFolder) -> Listed:
+def summarize_sweep(folder: ResultsFolder) -> Listed:
     """Return the entry of a sweep for a list."""
     name, path = folder.name, folder.place
     try:
-        sweep = read(folder)
+        sweep = read_sweep(folder)
     except StoreError as error:
         return Listed(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])
@@ -395,7 +396,7 @@ def listed(folder: ResultsFolder) -> Listed:
         best_trial=best.trials[0].trial if best else None,
         paused=sum(t.status is Status.INTERRUPTED and t.status_reason.startswith(PAUSES) for t in sweep.trials),
         fresh=sum(trial.role is Role.CONFIRM for trial in sweep.trials),
-        verdict=words(best, ranking) if best and len(best.trials) > 1 else "",
+        verdict=describe_verdict(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
         cost=sweep.cost,

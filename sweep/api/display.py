@@ -9,24 +9,26 @@ from html import escape
 from sweep.analysis import Sweep, verdict
 from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
-from sweep.render.tables import counted_by, filled, ranking_grid
-from sweep.text import duration, printable, score, settings
+from sweep.render.tables import counted_by, ranking_grid, remove_empty_columns
+from sweep.text import duration, format_settings, printable, score
 
 ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
     """Return one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
-    return printable("\n".join(f"<sweep {one.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+    return printable("\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps))
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
     """Return HTML with name, state, counts and best trial of each sweep, and the first rows of the ranking."""
-    heads = "".join(f"<div><b>{_text(one.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
-    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+    heads = "".join(
+        f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>" for one in sweeps
+    )
+    return f"<div>{heads}{''.join(_format_ranking(sweeps))}</div>"
 
 
-def _facts(one: Sweep) -> Iterator[str]:
+def _list_facts(one: Sweep) -> Iterator[str]:
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
@@ -37,27 +39,27 @@ def _facts(one: Sweep) -> Iterator[str]:
     row = ranking.best[0]
     found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
     what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
-    told = f" ({verdict.words(row, ranking)})" if len(row.trials) > 1 else ""
-    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
+    told = f" ({verdict.describe_verdict(row, ranking)})" if len(row.trials) > 1 else ""
+    yield f"{what} {found}, trial {row.trials[0].trial} {format_settings(row.params, ranking.varying)}".rstrip() + told
 
 
-def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
     try:
         ranking: Ranking = rank(sweeps)
     except InputError:  # sweeps with different objectives cannot be ranked together
         return
     if not ranking.rows:
         return
-    grid = filled(ranking_grid(ranking, ROWS))
+    grid = remove_empty_columns(ranking_grid(ranking, ROWS))
     yield "<table><thead><tr>"
-    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield from (f"<th>{_escape_text(name)}</th>" for name in grid.columns)
     yield "</tr></thead><tbody>"
     for row in grid.rows:
-        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+        yield f"<tr>{''.join(f'<td>{_escape_text(cell)}</td>' for cell in row)}</tr>"
     yield "</tbody></table>"
     if len(ranking.rows) > ROWS:
         yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     return escape(printable(text))

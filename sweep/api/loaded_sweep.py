@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 import pandas as pd
 
 from sweep.analysis import Sweep, lineage_of, of_tables
-from sweep.analysis.ranking import Ranking, columns, rank
+from sweep.analysis.ranking import Ranking, make_columns, rank
 from sweep.api.display import html, line
 from sweep.errors import InputError
 from sweep.store.columns import NOT_MEASURED
@@ -96,7 +96,7 @@ class LoadedSweep:
 
     def configurations(self) -> Frame:
         """Return the ranking as a frame: one row per configuration with its ``verdict``, p-values and intervals."""
-        found = columns(self.ranking())
+        found = make_columns(self.ranking())
         _, sweeps = found["sweep"]
         dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
         series = {

@@ -32,22 +32,22 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    found = (folder for one in names for folder in _folders(local(results), one))
+    found = (folder for one in names for folder in _find_results_folders(local(results), one))
     return loaded([*told_apart(found).values()])
 
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Load the results in these folders."""
-    tables = [reading.read(folder) for folder in folders]
+    tables = [reading.read_tables(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
     if len(folders) > 1:  # only then is the column needed
         for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
-    return LoadedSweep(tuple(folders), _joined(trials), _joined(metrics), tuple(needed))
+    return LoadedSweep(tuple(folders), _join_frames(trials), _join_frames(metrics), tuple(needed))
 
 
-def _joined(frames: Sequence[Frame]) -> Frame:
+def _join_frames(frames: Sequence[Frame]) -> Frame:
     if len(frames) == 1:
         return frames[0]
     # pd.concat turns True into 1 if another frame's column has integers.
@@ -61,7 +61,7 @@ def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
 
-def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
+def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     pattern = Path(name)
     if is_url(name):
         yield ResultsFolder.open(results, str(name))

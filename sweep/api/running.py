@@ -25,7 +25,7 @@ from sweep import analysis
 from sweep import spec as specs
 from sweep.api import LoadedSweep, trainables
 from sweep.api.loading import loaded
-from sweep.api.trainables import NamedTrainable, alone, kept_process
+from sweep.api.trainables import NamedTrainable, claim_process, kept_process
 from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
 from sweep.export import followers
@@ -134,7 +134,7 @@ def as_html(lines: Sequence[Text]) -> str:
     return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')
 
 
-def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
+def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Return a function that makes the view of a session, which first shows these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
@@ -191,29 +191,29 @@ def run(
     """
     options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
-    with alone():
+    with claim_process():
         place = local(results, "results")
-        given = None if trainable is None else trainables.taken(trainable)
+        given = None if trainable is None else trainables.accept_trainable(trainable)
         if isinstance(what, Mapping):
             own = what.get("trainable")
             if given is None and own is not None and not isinstance(own, str):
-                given = trainables.taken(own)
+                given = trainables.accept_trainable(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
-        changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
+        changes = [*_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
         try:
-            spec, text, where, folders = _read(what, given, changes)
+            spec, text, where, folders = _read_sweep(what, given, changes)
         except InputError as error:
             raise InputError([*wrong, *error.problems]) from None
         if wrong:
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
-        notes = planning.notes(spec, source)
+        notes = planning.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
-        view = viewer(spec, notes, options)
+        view = make_viewer_here(spec, notes, options)
         return _concluded(
-            lambda: session.run(training, text, place, options, view), ResultsFolder(place / spec.name), given
+            lambda: session.run_sweep(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
 
 
@@ -235,9 +235,9 @@ def resume(
     """
     options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
-    with alone():
-        _refuse(max_concurrent=options.max_concurrent)
-        changes = [*_assignments(set), *_named(run_cap=run_cap)]
+    with claim_process():
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent)
+        changes = [*_assignments(set), *_list_changes(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
 
@@ -259,8 +259,8 @@ def confirm(
     """
     options = replace(_options("confirm", how), confirming=True)
     require_locks()
-    with alone():
-        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
+    with claim_process():
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
 
@@ -285,17 +285,20 @@ def retrain(
     """
     options = _options("retrain", how)
     require_locks()
-    with alone():
-        _refuse(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
+    with claim_process():
+        _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
         folder = ResultsFolder.open(local(results, "results"), str(name))
-        made = retraining.prepare(
+        made = retraining.prepare_retraining(
             folder,
             RetrainingOptions(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
             ),
         )
-        given = trainables.taken(made.spec.trainable if trainable is None else trainable)
-        spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
+        given = trainables.accept_trainable(made.spec.trainable if trainable is None else trainable)
+        spec, folders = (
+            replace(made.spec, trainable=given.target),
+            _list_import_folders(made.sweep.import_folders, given),
+        )
         source = trainables.source_of(given, spec, "retrain", folders, here=options.address is None)
         if all_data:
             retraining.check_joins(source)
@@ -308,9 +311,9 @@ def retrain(
             working_folder=made.sweep.working_folder,
             given=given.itself,
         )
-        view, parent = viewer(spec, notes, options), folder.path.parent
+        view, parent = make_viewer_here(spec, notes, options), folder.path.parent
         return _concluded(
-            lambda: session.run(training, made.text, parent, options, view, made.origin),
+            lambda: session.run_sweep(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
             given,
         )
@@ -318,35 +321,35 @@ def retrain(
 
 def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
-    given = trainables.taken(reopened.spec.trainable if trainable is None else trainable)
-    folders = _folders(reopened.import_folders, given)
+    given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
+    folders = _list_import_folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     where = str(reopened.folder.info)
     source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
-    view = viewer(reopened.spec, (), how)
-    return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
+    view = make_viewer_here(reopened.spec, (), how)
+    return _concluded(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
-def _read(
+def _read_sweep(
     what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
     """Return the sweep, its text, its name in messages, and the folders to import its modules from."""
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
-        spec, text = specs.load_with_text(path, [*named, *changes])
-        return spec, text, str(path), _folders(planning.import_folders(path), given)
+        spec, text = specs.load_spec_with_text(path, [*named, *changes])
+        return spec, text, str(path), _list_import_folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one(
             "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
         )
     content = {**what, "trainable": given.target} if given else what
-    spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
+    spec = specs.make_spec(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
     text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
-    return spec, text + "\n", _SOURCE, _folders((Path.cwd(),), given)
+    return spec, text + "\n", _SOURCE, _list_import_folders((Path.cwd(),), given)
 
 
-def _folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
+def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
     """Return these folders followed by those of the trainable's module and of the running script, each once."""
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
@@ -360,7 +363,7 @@ def _free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: P
     return free_name(results, name)
 
 
-def _refuse(**counts: int | None) -> None:
+def _refuse_wrong_counts(**counts: int | None) -> None:
     if wrong := list(_wrong(**counts)):
         raise InputError(wrong)
 
@@ -386,7 +389,7 @@ def _changes(values: Mapping[str, object]) -> list[str]:
         raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
 
 
-def _named(**values: object) -> list[str]:
+def _list_changes(**values: object) -> list[str]:
     """Return the changes to a sweep file for those options that are not None."""
     return _changes({key: value for key, value in values.items() if value is not None})
 

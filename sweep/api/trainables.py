@@ -36,7 +36,7 @@ class NamedTrainable:
         return self.target.partition(":")[2]
 
 
-def taken(trainable: object) -> NamedTrainable:
+def accept_trainable(trainable: object) -> NamedTrainable:
     """Accept a class, a function or ``"module:Name"`` as trainable. Raises InputError if it cannot be trained."""
     if isinstance(trainable, str):
         return again(trainable)
@@ -46,7 +46,7 @@ def taken(trainable: object) -> NamedTrainable:
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = importable(trainable)
-    folder = _folder(target.partition(":")[0]) if target else None
+    folder = _find_import_folder(target.partition(":")[0]) if target else None
     if target and folder != Path():
         return NamedTrainable(target, folders=(folder,) if folder else ())
     return NamedTrainable(f"{HERE}:{name}", trainable)
@@ -70,16 +70,16 @@ def again(target: str) -> NamedTrainable:
 def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
     """Inspect the trainable's source and check the sweep against it, as the command line does.
 
-    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check`.
+    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check_trainable`.
     """
     if given.itself is None:
-        return planning.check(spec, where, folders, here=here)
+        return planning.check_trainable(spec, where, folders, here=here)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
     planning.check_source(spec, where, source, here=here)
     return source
 
 
-def _folder(module: str) -> Path | None:
+def _find_import_folder(module: str) -> Path | None:
     """Return the folder to import a module from; None if it is installed, `Path()` if no folder would work."""
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
@@ -98,14 +98,14 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     Warns if something has changed that may make it a different model. Raises `InputError` if there is no such
     checkpoint, or if the trainable makes no model.
     """
-    kept = restoring.find(folder, trial, epoch)
+    kept = restoring.find_checkpoint(folder, trial, epoch)
     target = kept.sweep.spec.trainable
-    given = taken(target if trainable is None else trainable)
+    given = accept_trainable(target if trainable is None else trainable)
     spec = replace(kept.sweep.spec, trainable=given.target)
     folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():
         changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
-        restored = restoring.begin(changed, given.itself)
+        restored = restoring.begin_trial(changed, given.itself)
         for note in restored.notes:
             warnings.warn(f"{kept.where}: {note}", stacklevel=4)
         make = getattr(restored.trainable, "trained_model", None)
@@ -120,7 +120,7 @@ _running = threading.Lock()
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def claim_process() -> Iterator[None]:
     """Make sure that only one sweep runs in this process, which has one Ray and one standard error.
 
     Raises InputError if another one is running.

@@ -93,13 +93,13 @@ def names(results_folder: Path, trial: int) -> list[str]:
     store = store_of(results_folder)
     if store is None:
         return [path.name for path in newest_first(results_folder, trial)]
-    return list(copies.listed(store, trial))
+    return list(copies.list_checkpoints(store, trial))
 
 
-def trials(results_folder: Path) -> set[int]:
+def list_trials(results_folder: Path) -> set[int]:
     """Return the trials that have a checkpoint."""
     if (store := store_of(results_folder)) is not None:
-        return copies.trials(store)
+        return copies.list_stored_trials(store)
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
     return {int(name) for name in found if name.isdecimal()}
 
@@ -107,17 +107,17 @@ def trials(results_folder: Path) -> set[int]:
 def begun(results_folder: Path) -> set[int]:
     """Return the trials that have any files of checkpoints, complete or not."""
     if (store := store_of(results_folder)) is not None:
-        return copies.trials(store)
+        return copies.list_stored_trials(store)
     return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
 
 
-def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
+def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
     name = f"epoch-{epoch:06d}"
     return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
 
 
-def begin(
+def begin_checkpoint(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:
     """Call ``save`` with a temporary folder to begin a checkpoint.
@@ -148,11 +148,11 @@ def verify(checkpoint: Path) -> Manifest:
     """Return the manifest of a checkpoint after checking every byte. Raises `Damaged`."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
-        found = _files(checkpoint)
+        found = _list_file_checksums(checkpoint)
         for name, expected in about["files"].items():
             if found.get(name) != expected:
                 raise Damaged(f"{name} is damaged" if name in found else f"{name} is missing")
-        return _manifest(about)
+        return _parse_manifest(about)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
         raise Damaged(f"{MANIFEST} is unreadable ({in_short(error)})") from error
 
@@ -160,7 +160,7 @@ def verify(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete a trial's checkpoints except the best and the ``keep`` newest, and what killed writers have left."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
-    spared = _select_kept([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
+    spared = _select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
@@ -186,7 +186,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
     """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
-    there = copies.listed(store, trial)
+    there = copies.list_checkpoints(store, trial)
     if len(there) > keep:
         keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
         losses = {name: _loss_of(data) for name, data in zip(there, store.get_all(keys), strict=True)}
@@ -196,14 +196,14 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     return there
 
 
-def delete(results_folder: Path, trial: int) -> None:
+def delete_checkpoints(results_folder: Path, trial: int) -> None:
     """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
 
     Never raises. If something cannot be deleted now, `clean` or the next session's `CheckpointKeeper` tries again.
     """
     if (store := store_of(results_folder)) is not None:
         with suppress(StoreAway):
-            copies.delete(store, trial)
+            copies.delete_stored_checkpoints(store, trial)
     doomed = of_trial(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
@@ -212,7 +212,7 @@ def delete(results_folder: Path, trial: int) -> None:
 
 
 def clean(results_folder: Path) -> None:
-    """Delete what `delete` could not."""
+    """Delete what `delete_checkpoints` could not."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -241,7 +241,7 @@ def release(results_folder: Path, trial: int) -> None:
         shutil.rmtree(of_trial(results_folder, trial), ignore_errors=True)
 
 
-def _loss(checkpoint: Path) -> float:
+def _read_loss(checkpoint: Path) -> float:
     try:
         return _loss_of((checkpoint / MANIFEST).read_bytes())
     except OSError:
@@ -250,7 +250,7 @@ def _loss(checkpoint: Path) -> float:
 
 def _loss_of(manifest: bytes | None) -> float:
     try:
-        return _manifest(json.loads(manifest or b"")).loss
+        return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
         return math.inf  # a damaged checkpoint is never the best
 
@@ -262,12 +262,12 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         "loss": manifest.loss if math.isfinite(manifest.loss) else None,
         "reports": [encode(report).decode() for report in manifest.reports],
         "inputs": None if manifest.inputs is None else msgspec.to_builtins(manifest.inputs),
-        "files": _files(folder),
+        "files": _list_file_checksums(folder),
     }
     (folder / MANIFEST).write_text(json.dumps(about))
 
 
-def _manifest(about: dict[str, object]) -> Manifest:
+def _parse_manifest(about: dict[str, object]) -> Manifest:
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
@@ -283,7 +283,7 @@ def _manifest(about: dict[str, object]) -> Manifest:
     raise KeyError("epoch, accumulate, loss, reports")
 
 
-def _files(folder: Path) -> dict[str, list[int]]:
+def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
     """Return the size and CRC-32 of every file, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     return {path.relative_to(folder).as_posix(): _sum(path) for path in paths}
@@ -343,14 +343,14 @@ class Saver:
             return
         began = time.monotonic()
         with disk_faults():
-            write = self._sending(begin(self.folder, manifest, trainable.save, self.keep))
+            write = self._sending(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
-                self._writing = pool.submit(_timed, write, began)
+                self._writing = pool.submit(_time_writing, write, began)
                 pool.shutdown(wait=False)
             else:
-                self._took_s = _timed(write, began)
+                self._took_s = _time_writing(write, began)
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
@@ -396,7 +396,7 @@ def disk_faults() -> Iterator[None]:
         raise
 
 
-def _timed(write: Callable[[], Path], began: float) -> float:
+def _time_writing(write: Callable[[], Path], began: float) -> float:
     write()
     return time.monotonic() - began
 
@@ -438,7 +438,7 @@ class CheckpointKeeper:
         return self._kept[-1].loss if self._full else None
 
     def recall(self, change: Change) -> None:
-        """Note a logged change of an earlier session; `begin` acts on it."""
+        """Note a logged change of an earlier session; `begin_checkpoint` acts on it."""
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change
@@ -458,7 +458,7 @@ class CheckpointKeeper:
         self._catch_up()
         with suppress(StoreAway):
             for trial in begun(self._folder) & self._ended:
-                delete(self._folder, trial)
+                delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
         """Update the checkpoints after a change."""
@@ -477,7 +477,7 @@ class CheckpointKeeper:
 
     def _delete(self, trial: int) -> None:
         self._ended.add(trial)
-        delete(self._folder, trial)
+        delete_checkpoints(self._folder, trial)
 
     def _catch_up(self) -> None:
         waiting, self._later = self._later, []

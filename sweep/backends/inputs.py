@@ -15,12 +15,12 @@ from sweep import native_readers
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
-from sweep.read_recorder import Reads, fingerprint, listing_digest, recorder
+from sweep.read_recorder import Reads, fingerprint_file, listing_digest, recorder
 
 _RELATIVE = "./"
 
 
-def record(job: Job, *, is_own_process: bool) -> None:
+def record_reads(job: Job, *, is_own_process: bool) -> None:
     """Record from now on what the trials of a sweep read in this process.
 
     Arguments:
@@ -40,12 +40,12 @@ def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
     ``declared`` are the paths that the trainable names in ``depends_on``, or None. They replace the reasons why reads
     of other programs and servers are unknown.
     """
-    reads, folders = recorder.reads, _folders(job.working_folder, job.import_folders)
+    reads, folders = recorder.reads, _list_folder_names(job.working_folder, job.import_folders)
     known_as_code = {os.path.realpath(file) for file in module_files(job).values()}
     read = {path: value for path, value in reads.files.items() if os.path.realpath(path) not in known_as_code}
     files = {_shortened(path, folders): value for path, value in read.items()}
     for path in _expanded(declared or (), folders):
-        files.setdefault(_shortened(path, folders), fingerprint(path))
+        files.setdefault(_shortened(path, folders), fingerprint_file(path))
     unknown = () if declared is not None else (*reads.unknown, *_imported_unseen(job))
     return Inputs(
         files=files,
@@ -71,7 +71,7 @@ def declared_by(trainable: object) -> tuple[str, ...] | None:
 
 def absorb(inputs: Inputs, job: Job) -> None:
     """Add what the same trial has read in another process."""
-    folders = _folders(job.working_folder, job.import_folders)
+    folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
     reads.files = {_full(path, folders): value for path, value in inputs.files.items()}
     reads.folders = {_full(path, folders): value for path, value in inputs.folders.items()}
@@ -80,15 +80,15 @@ def absorb(inputs: Inputs, job: Job) -> None:
     recorder.absorb(reads)
 
 
-def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
+def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
     """Return why a trial with these inputs cannot be reused now, in words; None if it can."""
     if inputs is None:
         return "what they read beside their data was not recorded"
     if inputs.unknown:
         return f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
-    folders = _folders(working_folder, import_folders)
+    folders = _list_folder_names(working_folder, import_folders)
     for path, before in inputs.files.items():
-        if fingerprint(_full(path, folders)) != before:
+        if fingerprint_file(_full(path, folders)) != before:
             return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
     for path, before in inputs.folders.items():
         if listing_digest(_full(path, folders)) != before:
@@ -99,7 +99,7 @@ def hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders
     return None
 
 
-def _folders(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
+def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
     """Return these folders as named and with links resolved, because files may be recorded by either path."""
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
     both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]

@@ -21,7 +21,7 @@ _NAMES = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
 _STATM = Path("/proc/self/statm")
 
 
-def used() -> int:
+def measure_memory() -> int:
     """Return the bytes of this process's own memory, without files and memory shared with others.
 
     On systems without /proc, return its peak memory of all kinds.
@@ -33,7 +33,7 @@ def used() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def part(workers: int) -> int:
+def divide_memory(workers: int) -> int:
     """Return the bytes that each of ``workers`` workers on this machine may use."""
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
@@ -60,7 +60,7 @@ def batch_size(params: Params, replicas: int) -> int | None:
     return size * shares if isinstance(size, int) else None
 
 
-def parts(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
+def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
     splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
     return 2 * accumulate if splits and batch is not None and 2 * accumulate <= batch else None

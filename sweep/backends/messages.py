@@ -24,11 +24,11 @@ def messages_sent(job: Job) -> Iterator[None]:
     if job.store is None:
         yield
         return
-    store, key, last = ObjectStore(job.store), _key(job), ""
+    store, key, last = ObjectStore(job.store), _make_message_key(job), ""
 
     def send() -> None:
         nonlocal last
-        now = json.dumps({"stop": job.stop_file.exists(), "shares": _shares(job)})
+        now = json.dumps({"stop": job.stop_file.exists(), "shares": _read_granted_share(job)})
         if now != last:
             store.put(key, now.encode())
             last = now
@@ -47,7 +47,7 @@ def hear_messages(job: Job) -> Callable[[], None]:
     """Start copying the driver's stop and share files to this machine; return a function that stops it."""
     if job.store is None:
         return lambda: None
-    store, key = ObjectStore(job.store), _key(job)
+    store, key = ObjectStore(job.store), _make_message_key(job)
 
     def look() -> None:
         found = store.get(key)
@@ -56,7 +56,7 @@ def hear_messages(job: Job) -> Callable[[], None]:
         told = json.loads(found[0])
         if told["stop"]:
             job.stop_file.touch()
-        if told["shares"] != _shares(job):
+        if told["shares"] != _read_granted_share(job):
             with replacing(job.share_file) as aside:
                 aside.write_text(told["shares"])
 
@@ -68,11 +68,11 @@ def _if_it_can(turn: Callable[[], None]) -> None:
         turn()
 
 
-def _key(job: Job) -> str:
+def _make_message_key(job: Job) -> str:
     return f"messages/{job.session}"
 
 
-def _shares(job: Job) -> str:
+def _read_granted_share(job: Job) -> str:
     try:
         return job.share_file.read_text()
     except OSError:

@@ -31,7 +31,7 @@ def trial_key(trial: int) -> str:
     return f"{_ALL}/{trial:05d}"
 
 
-def listed(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
+def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     """Return the files of each complete checkpoint of a trial by its name, newest first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
     for entry in store.entries(trial_key(trial)):
@@ -46,7 +46,7 @@ def listed(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     return {name: checkpoint_files[name] for name in sorted(complete, reverse=True)}
 
 
-def trials(store: ObjectStore) -> set[int]:
+def list_stored_trials(store: ObjectStore) -> set[int]:
     """Return the trials that have any files of checkpoints in the store."""
     return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
 
@@ -57,7 +57,7 @@ def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0)
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / trial_key(trial)
-    for name, files in patiently(lambda: listed(store, trial), patience_s).items():
+    for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
         if patiently(partial(_have, store, here / name, trial, files), patience_s):
             yield here / name
 
@@ -66,7 +66,7 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObj
     """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
-        if _is_same(store, trial, final):
+        if _is_same_checkpoint(store, trial, final):
             return True
         aside = final.with_name(f"fetching-{process()}")
         shutil.rmtree(aside, ignore_errors=True)
@@ -79,7 +79,7 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObj
     return False
 
 
-def delete(store: ObjectStore, trial: int) -> None:
+def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
     """Delete all files of a trial's checkpoints in the store."""
     store.delete(entry.key for entry in store.entries(trial_key(trial)))
 
@@ -92,7 +92,7 @@ def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
         store.delete(key for key in keys if not key.endswith(f"/{MANIFEST}"))
 
 
-def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
+def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
     """Return whether the checkpoint in this folder is the same as in the store."""
     try:
         mine = (path / MANIFEST).read_bytes()
@@ -151,9 +151,9 @@ class Sender:
 
     def _copy(self) -> None:
         here = {path.name: path for path in self.folder.glob("epoch-*")}
-        there = listed(self.store, self.trial)
+        there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items()):
-            if name in self._sent or (name in there and _is_same(self.store, self.trial, path)):
+            if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
                 continue
             files = [file for file in path.rglob("*") if file.is_file() and file != path / MANIFEST]
             prefix = f"{trial_key(self.trial)}/{name}"

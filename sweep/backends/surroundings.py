@@ -57,7 +57,7 @@ class Surroundings:
         sys.stdout, sys.stderr = self._streams or before
         if not self._alone:
             self._settings.again()
-            settings.write(self._of_trial)
+            settings.apply_settings(self._of_trial)
         self._is_inside = True
         try:
             with recorder.in_trial():
@@ -99,7 +99,7 @@ class Surroundings:
         self._of_trial = self._of_import
         if self._alone or self._is_inside:
             self.resisting += self._settings.put_back()
-            settings.write(self._of_import)
+            settings.apply_settings(self._of_import)
 
 
 def _current_folder() -> Path | None:

@@ -101,7 +101,7 @@ class Worker:
         node: WorkerNode | None = None,
     ) -> None:
         job.prepare()
-        inputs.record(job, is_own_process=node is not None)
+        inputs.record_reads(job, is_own_process=node is not None)
         self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse
@@ -277,7 +277,7 @@ class Worker:
 
     def _full(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
-        used, most = memory.used(), self._memory_bytes
+        used, most = memory.measure_memory(), self._memory_bytes
         if most is None or used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
@@ -322,7 +322,7 @@ class Worker:
             if raised:
                 self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
-            trials.end()
+            trials.restore_names()
         else:
             trials.rest()  # the process's owner may inspect what the last trial has left
         self._notices += trials.lines()
@@ -342,7 +342,7 @@ class Worker:
                 if not memory.is_short(error):
                     raise
                 batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self._job.workers)
-                parts = memory.parts(self._trainable, batch, trial.accumulate)
+                parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
                 if self._keeps and self._make is None:
                     self._empty(trial, epochs, "without what earlier trials left")
                     continue

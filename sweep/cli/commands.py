@@ -91,7 +91,7 @@ class _Commands(click.Group):
         """Restore Python's own Ctrl-C handling for the commands that do not train, so that they clean up as usual."""
         found = super().resolve_command(ctx, args)
         if found[0] not in TRAINING:
-            interruption.end()
+            interruption.stop_handling_signals()
         return found
 
 

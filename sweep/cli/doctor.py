@@ -48,14 +48,14 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
     for finding in examine(given):
         found.append(finding)
         if not as_json:
-            _show(finding, target)
+            _print_finding(finding, target)
     if as_json:
         click.echo(document(found))
     if any(finding.level is Severity.ERROR for finding in found):
         sys.exit(1)
 
 
-def _show(finding: Finding, target: Console) -> None:
+def _print_finding(finding: Finding, target: Console) -> None:
     """Print a finding on one line, and its advice on the next."""
     from rich.text import Text
 
@@ -80,13 +80,13 @@ def examine(given: Round) -> Iterator[Finding]:
     """Run all checks, quick ones first, and yield their findings."""
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
-    machine = host_checks.gather(given.environ)
+    machine = host_checks.gather_facts(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
     driver = nvidia.gather_gpus(given.run)
     shown = nvidia.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
-    tensorflow = probes.describe(given.run, given.timeout_s)
+    tensorflow = probes.probe_tensorflow(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)
     if isinstance(tensorflow, probes.ProbeFailure):
         return
@@ -110,7 +110,7 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     from sweep.doctor import host_checks, probes
 
     if given.address is None:
-        folder, name = ray_folder.chosen(given.environ)
+        folder, name = ray_folder.get_ray_folder(given.environ)
         yield from host_checks.ray_folder(f"{name} {folder}".strip(), ray_folder.fault_of(folder))
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
@@ -118,8 +118,8 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probes.ProbeFailure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
-        met = probes.between_nodes(given.run, given.timeout_s, given.address, most_s)
-        yield from host_checks.between_nodes(met)
+        met = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
+        yield from host_checks.check_node_pairs(met)
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
@@ -128,17 +128,17 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
 
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
-        tried[name] = probes.try_device(given.run, given.timeout_s, name)
+        tried[name] = probes.probe_device(given.run, given.timeout_s, name)
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
-        yield from gpu_checks.limit("gpu:0", probes.share(given.run, given.timeout_s))
+        yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
     count = gpus or 2
-    several = None if gpus == 1 else probes.train(given.run, given.timeout_s, count, simulated=not gpus)
+    several = None if gpus == 1 else probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
         yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
-        alone = probes.train(given.run, given.timeout_s, 1, simulated=False)
-        yield from gpu_checks.alone(alone)
+        alone = probes.probe_training(given.run, given.timeout_s, 1, simulated=False)
+        yield from gpu_checks.check_one_gpu(alone)
         if several is not None:
             yield from gpu_checks.scaling(alone, several, gpus)

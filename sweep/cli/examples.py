@@ -69,7 +69,7 @@ class Example:
         }
 
 
-def examples() -> dict[str, Example]:
+def list_examples() -> dict[str, Example]:
     """Return the shipped sweep files by name; those directly in search_spaces/ come first."""
     files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
     return {file.stem: Example(file) for file in files}
@@ -77,7 +77,7 @@ def examples() -> dict[str, Example]:
 
 def example(name: str) -> Example:
     """Return the shipped sweep file of this name. Raises `InputError` if it does not exist."""
-    known = examples()
+    known = list_examples()
     if name not in known:
         raise InputError.one(
             name, "no such example", did_you_mean(name, known) or "python -m sweep examples lists them"
@@ -85,7 +85,7 @@ def example(name: str) -> Example:
     return known[name]
 
 
-def write(contents: Mapping[str, str], folder: Path) -> None:
+def write_files(contents: Mapping[str, str], folder: Path) -> None:
     """Write files into a folder, or none of them if one exists already.
 
     Raises `InputError` if one exists or cannot be written.
@@ -134,7 +134,7 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
         from sweep.cli import hypermodel as hypermodels
 
         module = hypermodel.partition(":")[0].rpartition(".")[2]
-        name = _check_name(name or f"{module}_sweep", to)
+        name = _check_module_name(name or f"{module}_sweep", to)
         written = hypermodels.files(hypermodel, name, Path.cwd())
         _write_and_announce(written.files, name, to)
         for note in written.notes:
@@ -147,11 +147,11 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
     else:
         starter = "my_model"
     start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
-    name = _check_name(name or start.name, to)
+    name = _check_module_name(name or start.name, to)
     _write_and_announce(start.renamed(name), name, to)
 
 
-def _check_name(name: str, to: Path) -> str:
+def _check_module_name(name: str, to: Path) -> str:
     """Return ``name``. Raises `InputError` if it is not usable as the name of a new Python module."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
@@ -161,7 +161,7 @@ def _check_name(name: str, to: Path) -> str:
 
 
 def _write_and_announce(contents: Mapping[str, str], name: str, to: Path) -> None:
-    write(contents, to)
+    write_files(contents, to)
     click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
 
 
@@ -172,11 +172,11 @@ def _write_and_announce(contents: Mapping[str, str], name: str, to: Path) -> Non
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     """List the shipped sweep files, or copy the one called NAME."""
     if as_json:
-        shown = [example(name)] if name else examples().values()
-        click.echo(json.dumps([_as_dict(shipped) for shipped in shown], indent=2))
+        shown = [example(name)] if name else list_examples().values()
+        click.echo(json.dumps([_example_as_dict(shipped) for shipped in shown], indent=2))
         return
     if name is None:
-        for shipped in examples().values():
+        for shipped in list_examples().values():
             question, cost = shipped.about
             click.echo(f"{shipped.name:20} {question}\n{'':20} {cost}")
         click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
@@ -188,6 +188,6 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     _write_and_announce(contents, name, to)
 
 
-def _as_dict(shipped: Example) -> dict[str, str]:
+def _example_as_dict(shipped: Example) -> dict[str, str]:
     question, cost = shipped.about
     return {"name": shipped.name, "question": question, "cost": cost}

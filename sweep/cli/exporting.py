@@ -61,7 +61,7 @@ def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     from sweep.export import mlflow_runs, runs
 
     address = mlflow_runs.local_uri(target) if uri is None else uri
-    done = mlflow_runs.export(runs.read(folder), address)
+    done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), address)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
@@ -86,7 +86,7 @@ def _tensorboard(folder: ResultsFolder, target: Path) -> str:
 def _wandb(folder: ResultsFolder, target: Path) -> str:
     from sweep.export import runs, wandb_runs
 
-    count = wandb_runs.export(runs.read(folder), target)
+    count = wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), target)
     return f"wandb    {counted(count, 'trial')}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
 
 
@@ -103,11 +103,11 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 )
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
     """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
-    from sweep.export.dashboard import serve
+    from sweep.export.dashboard import make_server
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
-    with serve(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+    with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
         click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):

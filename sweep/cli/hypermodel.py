@@ -17,7 +17,7 @@ from sweep import errors, functions, runner
 from sweep.errors import InputError
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.spec.validation import flow
 from sweep.text import shortened
 
@@ -60,7 +60,7 @@ def files(target: str, name: str, folder: Path) -> WrittenFiles:
     Raises `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express
     what it declares.
     """
-    with runner.quiet():
+    with runner.silence_libraries():
         hypermodel = _load(target, folder)
         space, notes = explore(hypermodel.build, target)
     if not space:
@@ -68,7 +68,7 @@ def files(target: str, name: str, folder: Path) -> WrittenFiles:
     trainable = hypermodel.target if hypermodel.is_trainable else f"{name}:{_class_name(name)}"
     text = _file_text(name, trainable, target, space)
     try:
-        parse(text, target)
+        parse_spec(text, target)
     except InputError as error:
         raise InputError(replace(problem, where=target) for problem in error.problems) from error
     contents = {f"{name}.yaml": text}
@@ -262,7 +262,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
-    named = functions.named(target, [folder], "--from-hypermodel")
+    named = functions.import_target(target, [folder], "--from-hypermodel")
     kind = named if isinstance(named, type) or not callable(getattr(named, "build", None)) else type(named)
     if not isinstance(kind, type):
         if not callable(named):

@@ -20,7 +20,7 @@ import click
 
 from sweep.cli import options, submitting
 from sweep.cli.submitting import CodePackage
-from sweep.contract import parts
+from sweep.contract import count_parts
 from sweep.errors import InputError
 from sweep.text import printable
 
@@ -69,8 +69,8 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
 
     Raises `InputError` if the code is too large for a ConfigMap.
     """
-    name = _name(spec.name)
-    code = None if package is None else _code(name, package)
+    name = _make_kubernetes_name(spec.name)
+    code = None if package is None else _pack_code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
     entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
@@ -82,7 +82,7 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
             "rayStartParams": {"num-cpus": "0"},  # trials run on workers only
             "template": _template("ray-head", {"cpu": "2", "memory": "8Gi"}, code, pods),
         },
-        "workerGroupSpecs": [_workers(spec, code, pods)],
+        "workerGroupSpecs": [_make_worker_group(spec, code, pods)],
     }
     if pods.token:
         cluster["authOptions"] = {"mode": "token", "secretName": pods.token}
@@ -105,11 +105,11 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
     return [job] if code is None else [code.manifest, job]
 
 
-def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
+def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     """Return the worker group. A pod has room for one trial, or for all the trials that share its GPU."""
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
-    trials = parts(gpus, asked.most_gpus) if gpus else 1
+    trials = count_parts(gpus, asked.most_gpus) if gpus else 1
     cpus = max(math.ceil(float(asked.cpus or 1) * trials), 1)
     resources = {"cpu": str(cpus), "memory": pods.memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     template = _template("ray-worker", resources, code, pods)
@@ -158,7 +158,7 @@ class _Code:
     paths: Mapping[str, str]  # by key
 
 
-def _code(name: str, package: CodePackage) -> _Code:
+def _pack_code(name: str, package: CodePackage) -> _Code:
     if package.size > MOST_BYTES:
         what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"
         hint = "put the code into the image and say where: --workdir /app, or name what need not go along in .gitignore"
@@ -179,7 +179,7 @@ def _code(name: str, package: CodePackage) -> _Code:
     return _Code(manifest, paths)
 
 
-def _name(sweep: str) -> str:
+def _make_kubernetes_name(sweep: str) -> str:
     """Return the sweep's name as Kubernetes allows names: short, lower case, without underscores (RFC 1123)."""
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:
@@ -224,4 +224,4 @@ def kube(
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)
-    click.echo(yaml_reader.write(manifests(asked.spec, command, package, wanted)), nl=False)
+    click.echo(yaml_reader.format_documents(manifests(asked.spec, command, package, wanted)), nl=False)

@@ -95,43 +95,45 @@ def plan(
     from sweep import spec as specs
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing
 
-    spec = specs.load(file, assignments)
+    spec = specs.load_spec(file, assignments)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders, here=address is None)
+    source = planning.check_trainable(spec, str(file), folders, here=address is None)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         planning.check_inline(spec, option)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
-            return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
-        with runner.quiet():
-            return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
+            return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
+        with runner.silence_libraries():
+            return pricing.measure_epoch_times(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
         taken = methods.take_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
-    for note in planning.notes(spec, source):
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
-    known = power_analysis.earlier(results, spec)
+    known = power_analysis.find_earlier_results(results, spec)
     room = None
     if address is not None:
-        with runner.quiet():
-            room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
+        with runner.silence_libraries():
+            room = connecting.count_concurrent_trials(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
-    planned = planning.plan(spec, simulate_gpus, basis)
+    planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
-        with runner.quiet():
-            curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
+        with runner.silence_libraries():
+            curves = lr_range_test.find_learning_rates(
+                spec, planning.devices(spec, simulate_gpus), folders, planned.sample
+            )
     speeds = None
     if tune_throughput:
         speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
     if as_json:
-        click.echo(json.dumps(_as_dict(planned, curves if find_lr else None, speeds), indent=2))
+        click.echo(json.dumps(_plan_as_dict(planned, curves if find_lr else None, speeds), indent=2))
     else:
-        _show(planned, curves, speeds)
+        _print_plan(planned, curves, speeds)
 
 
 def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
@@ -144,11 +146,11 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
     max_replicas = 1
     if share.gpus >= 1:
         max_replicas = simulate_gpus or len(sweep_info.gpus())
-    with runner.quiet():
-        return throughput.find(spec, share, folders, params, max_replicas)
+    with runner.silence_libraries():
+        return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 
-def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
+def _plan_as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
     """Return a plan for JSON, with the learning-rate range tests and the throughput if they were asked for."""
     from sweep.render import plans as drawn
 
@@ -160,7 +162,7 @@ def _as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughp
     return content
 
 
-def _show(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
+def _print_plan(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
     """Print a plan, learning-rate range tests and throughput measurements."""
     from sweep.render import console
     from sweep.render import plans as drawn

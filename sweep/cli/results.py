@@ -31,13 +31,13 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
         return
     from sweep.analysis import verdict
     from sweep.render import console, document
-    from sweep.render.tables import show, sweeps_grid
+    from sweep.render.tables import print_table, sweeps_grid
 
     found = verdict.listed_sweeps(results)
     if as_json:
         click.echo(document(found))
     elif found:
-        show(sweeps_grid(found), console())
+        print_table(sweeps_grid(found), console())
     else:
         click.echo(f"no sweeps in {results}; start one: python -m sweep run FILE")
 
@@ -58,9 +58,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         efficiency_lines,
         held_out_lines,
         lineage_lines,
+        print_table,
         ranking_grid,
         rung_lines,
-        show,
         show_finalists,
     )
     from sweep.store import reading
@@ -71,7 +71,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     read = []
     for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
-        tables = reading.read(folder, [*columns, *metrics])
+        tables = reading.read_tables(folder, [*columns, *metrics])
         read.append((analysis.of_tables(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
@@ -82,17 +82,17 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
         noise = ranking.noise_of(ranked, only_tables)
-    rungs = {sweep.name: rung_ranks.measure(sweep, tables) for sweep, tables in read}
+    rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:
-        efficiency = search_efficiency.of(sweep.name, ranked, tables)
+        efficiency = search_efficiency.measure_search_efficiency(sweep.name, ranked, tables)
         if efficiency is not None:
             efficiencies.append(efficiency)
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
         click.echo(document(shown, {"answer": answer, "search": efficiencies, "rungs": rungs, "held_out": noise}))
         return
-    show(ranking_grid(ranked, limit), console())
+    print_table(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     lines: list[str] = []
     for sweep, tables in read:
@@ -168,14 +168,14 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
-    methods.check(other, folders)
+    methods.check_author_methods(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):
-        found = replaying.replay(
+        found = replaying.replay_rule(
             events,
             spec,
-            (_words(other), lambda: methods.scheduler(other, folders)),
-            (_words(spec), lambda: methods.scheduler(spec, folders)),
+            (_format_rule(other), lambda: methods.scheduler(other, folders)),
+            (_format_rule(spec), lambda: methods.scheduler(spec, folders)),
             run_cap=run_cap,
             orderings=orderings,
         )
@@ -193,7 +193,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
     Raises `InputError` naming the option.
     """
-    from sweep.spec import parse
+    from sweep.spec import parse_spec
 
     try:
         kind, *keys = shlex.split(text) or [""]
@@ -208,14 +208,14 @@ def _with_rule(spec: Spec, text: str) -> Spec:
     changes = [f"early_terminate={kind}"] if own else ["early_terminate={}", f"early_terminate.type={kind}"]
     changes += [f"early_terminate.{key}" for key in keys]
     try:
-        return parse(json.dumps(resolved), spec.name, changes)
+        return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
         raise InputError(
             Problem("--early-terminate", p.what.replace("early_terminate.", ""), p.hint) for p in error.problems
         ) from error
 
 
-def _words(spec: Spec) -> str:
+def _format_rule(spec: Spec) -> str:
     """Format a sweep's early termination rule: ``asha min_iter=1 eta=4``."""
     from sweep.spec import sweep_file
 

@@ -44,7 +44,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     from sweep import spec as specs
     from sweep.runner import planning, resuming, session
 
-    spec, text = specs.load_with_text(file, changes)
+    spec, text = specs.load_spec_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         for line in changed:
@@ -53,11 +53,11 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
         go_on(here, how)
         return
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders, here=how.address is None)
-    for note in planning.notes(spec, source):
+    source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
-    conclude(session.run(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
+    conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
 
 
 @click.command()
@@ -79,7 +79,9 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     """Continue a sweep that was interrupted or killed, or extend one."""
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
-        submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
+        submitting.resume_submitted_sweep(
+            sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent
+        )
         return
     require_locks()
     from sweep.runner import resuming
@@ -95,13 +97,13 @@ def go_on(reopened: ResumableSweep, how: Options) -> None:
     from sweep.runner import planning, session
 
     where, folders = str(reopened.folder.info), reopened.import_folders
-    source = planning.check(reopened.spec, where, folders, here=how.address is None)
+    source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
-    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how))
+    outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
     conclude(outcome, quiet=how.quiet)
 
 
-def viewer(spec: Spec, how: Options) -> MakeView:
+def make_viewer(spec: Spec, how: Options) -> MakeView:
     """Return a function that makes the view of a session once its folder and terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
@@ -119,7 +121,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Print the result and exit with the documented exit code, even if the output cannot be written."""
     from sweep import analysis
 
-    sweep = analysis.read(outcome.folder)
+    sweep = analysis.read_sweep(outcome.folder)
     try:
         show_result(outcome, sweep, quiet=quiet)
         sys.stdout.flush()
@@ -145,12 +147,12 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
     """Print the ranking, the location of the results, and the answer."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
-    from sweep.render.tables import answered, ranking_grid, show, show_finalists
+    from sweep.render.tables import answered, print_table, ranking_grid, show_finalists
 
     folder, terminal = outcome.folder, console()
     ranked = ranking.rank([sweep])
     if ranked.rows:
-        show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
+        print_table(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
     lines = [f"results  {folder.place}", f'pandas   sweep.load("{folder.place}").trials']
     if folder.tensorboard.is_dir():

@@ -59,7 +59,7 @@ def script(batch: SlurmJob) -> str:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
     asked = [
-        f"--job-name={_plain(batch.name)}",
+        f"--job-name={_replace_special_characters(batch.name)}",
         f"--time={batch.time}",
         f"--nodes={batch.nodes}",
         "--ntasks-per-node=1",
@@ -70,7 +70,7 @@ def script(batch: SlurmJob) -> str:
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{batch.save_s}",
-        f'--output="{_escaped(batch.output)}/slurm-{_plain(batch.name)}-%j.out"',
+        f'--output="{_escaped(batch.output)}/slurm-{_replace_special_characters(batch.name)}-%j.out"',
         *batch.options,
     ]
     sweep = [batch.python, "-m", "sweep"]
@@ -145,7 +145,7 @@ def _escaped(path: str) -> str:
     return path.replace("%", "%%")
 
 
-def _plain(name: str) -> str:
+def _replace_special_characters(name: str) -> str:
     """Replace the characters of a name that an option in a batch script cannot hold."""
     return re.sub(r"[^\w.-]", "-", name)
 
@@ -208,11 +208,11 @@ def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str],
         return
     if not stored:
         Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
-    click.echo(f"job      {printable(_submitted(text))}")
+    click.echo(f"job      {printable(_submit_script(text))}")
     click.echo(f"status   python -m sweep status {where}/{sent.spec.name}")
 
 
-def _submitted(text: str) -> str:
+def _submit_script(text: str) -> str:
     """Submit the script; return the number of the job. Raises `InputError` if sbatch is missing or refuses it."""
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:

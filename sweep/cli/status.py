@@ -43,7 +43,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
     from sweep.analysis import rung_ranks
-    from sweep.analysis.verdict import listed
+    from sweep.analysis.verdict import summarize_sweep
     from sweep.render import document
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
@@ -53,7 +53,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
-    summary = listed(folder)
+    summary = summarize_sweep(folder)
     total = None
     if spec.all_trials is not None:
         total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
@@ -108,13 +108,13 @@ def _has_work_left(summary: Listed, total: int | None) -> bool:
 def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
     if address is not None and trial is None and not now:
-        click.echo(submitting.stop(sweep, address))
+        click.echo(submitting.stop_submitted_sweep(sweep, address))
         return
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=True)
     from sweep.runner import stop_requests
 
-    click.echo(stop_requests.stop(results, sweep, trial, now=now))
+    click.echo(stop_requests.stop_sweep(results, sweep, trial, now=now))
 
 
 def _name_pausing_rule(spec: Spec) -> str:
@@ -157,7 +157,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
             with naming(sweep.folder.log):
                 running = _catch_up(view, follower, sweep)
                 if running and view.plain:
-                    _show(view, console, sweep)
+                    _print_view(view, console, sweep)
                 elif running:
                     view.start()
                 while running:
@@ -169,7 +169,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
             view.close()
     except KeyboardInterrupt:
         left = True
-    _show(view, console, sweep)
+    _print_view(view, console, sweep)
     if left:
         sys.exit(interruption.CODE)
 
@@ -199,7 +199,7 @@ def _read_on(view: LiveView, follower: LogReader) -> None:
             view.on(event)
 
 
-def _show(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
+def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
     """Print the current picture permanently."""
     from sweep.render.status import Frame
 
@@ -220,7 +220,7 @@ def repair(sweep: str, results: Path) -> None:
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
-    repaired = repairing.repair(folder)
+    repaired = repairing.repair_log(folder)
     records = f"{counted(repaired.kept, 'record')}"
     if repaired.original is None:
         click.echo(f"{folder.log} is whole: {records}")

@@ -74,7 +74,7 @@ class CodePackage:
             hint = "make a folder for the project, and type the command there"
             raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
         files, left_out = set[Path](), list[str]()
-        for path, taken in _walk(root, root, _rules_above(root)):
+        for path, taken in _walk_files(root, root, _rules_above(root)):
             if taken:
                 files.add(path.relative_to(root))
             else:
@@ -114,7 +114,7 @@ class CodePackage:
         raise InputError.one(str(self.root), what, "list files that are not needed in .gitignore")
 
 
-def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
+def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
     """Yield each file that is sent with True, and each file or folder that is left out with False."""
     rules = [*rules, *_rules_of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -124,7 +124,7 @@ def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> 
         elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
             yield path, False  # leave out links to outside the project, and links that would form a cycle
         elif is_folder:
-            yield from _walk(root, path, rules)
+            yield from _walk_files(root, path, rules)
         elif entry.is_file():
             yield path, True
 
@@ -259,9 +259,9 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
     from sweep import spec as specs
     from sweep.runner import planning
 
-    spec, _ = specs.load_with_text(file, changes)
-    source = planning.check(spec, str(file), planning.import_folders(file), here=False)
-    for note in planning.notes(spec, source):
+    spec, _ = specs.load_spec_with_text(file, changes)
+    source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
+    for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
@@ -293,15 +293,15 @@ def submit(
 
     asked = checked(file, changes)
     spec, folders = asked.spec, planning.import_folders(file)
-    place = _place(results)
+    place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         there = local(place)
-        return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
+        return pricing.find_earlier_times(there, spec.trainable, None, sample) if there.is_dir() else None
 
     command = [*asked.command(place), *_as_options((), max_concurrent)]
     click.echo(f"sweep    {spec.name}")
-    click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
+    click.echo("plan     " + price_line(planning.make_plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
     _send(Jobs(address), command, asked.root, about, sending)
 
@@ -312,25 +312,27 @@ def submit(
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
 def logs(sweep: str, address: str, follow: bool) -> None:
     """Show what the driver of a submitted sweep has said."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     if follow:
         _follow(jobs, job.id)
         return
     click.echo(printable(jobs.logs(job.id)), nl=False)
 
 
-def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None) -> None:
+def resume_submitted_sweep(
+    sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None
+) -> None:
     """Resume a submitted sweep on its cluster, with the code of the current folder."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
     command += ["--retry-failed"] if retry_failed else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     _send(jobs, command, Path.cwd(), about)
 
 
-def stop(sweep: str, address: str) -> str:
+def stop_submitted_sweep(sweep: str, address: str) -> str:
     """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
-    jobs, job = _job(sweep, address)
+    jobs, job = _find_job(sweep, address)
     if job.is_over:
         raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
     ended = jobs.stop(job.id)
@@ -344,7 +346,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
     """
     from sweep.store.remote import local
 
-    _, job = _job(sweep, address)
+    _, job = _find_job(sweep, address)
     if not as_json:
         reason = first_line(job.message) if job.state == "FAILED" else ""
         click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
@@ -359,18 +361,20 @@ def show_all(address: str, *, as_json: bool) -> None:
     """List the sweeps that were submitted to a cluster, with the latest job of each."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
-    from sweep.render.tables import jobs_grid, show
+    from sweep.render.tables import jobs_grid, print_table
 
     found = [*{job.address: job for job in Jobs(address).sweeps()}.values()]
     if as_json:
         click.echo(document(found))
     elif found:
-        show(jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console())
+        print_table(
+            jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console()
+        )
     else:
         click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
 
 
-def _job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
+def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
     """Return the cluster's jobs and the job of a sweep. Raises `InputError` if it has none."""
     from sweep.backends.ray_tune.jobs import Jobs
 
@@ -387,7 +391,9 @@ def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str],
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
         package.write(archive)
-        job = jobs.submit(entrypoint, archive, about, _lines(sending.requirements), {"PYTHONUNBUFFERED": "1"})
+        job = jobs.submit(
+            entrypoint, archive, about, _read_requirements(sending.requirements), {"PYTHONUNBUFFERED": "1"}
+        )
     click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
     if sending.wait:
         _follow(jobs, job)
@@ -405,7 +411,7 @@ def _follow(jobs: Jobs, job: str) -> None:
     sys.exit(CODES[ended.state])
 
 
-def _place(results: str) -> str:
+def _check_results_place(results: str) -> str:
     from sweep.store.object_store import check_url, is_url
 
     if is_url(results):
@@ -416,7 +422,7 @@ def _place(results: str) -> str:
     return results
 
 
-def _lines(requirements: Path | None) -> list[str]:
+def _read_requirements(requirements: Path | None) -> list[str]:
     if requirements is None:
         return []
     try:

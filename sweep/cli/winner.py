@@ -48,7 +48,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     folder = ResultsFolder.open(results, sweep)
     which = _parse_epoch(exporting["epoch"])
     target = exporting["export"]
-    ranking = rankings.rank([analysis.read(folder)])
+    ranking = rankings.rank([analysis.read_sweep(folder)])
     if trial is None:
         rows = ranking.best
         if rows and rows[0].completed < 1:
@@ -64,9 +64,9 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
         from sweep.export import winner as winners
 
         formats = [name.strip() for name in exporting["formats"].split(",") if name]
-        winner = winners.export(folder, target, trial, which, formats)
+        winner = winners.export_winner(folder, target, trial, which, formats)
     answer = verdict.sentence(ranking, running=folder.is_running())
-    _show(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
+    _print_answer(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 
 
 def _parse_epoch(epoch: str) -> Which:
@@ -78,9 +78,9 @@ def _parse_epoch(epoch: str) -> Which:
     raise InputError.one("--epoch", f"{epoch!r}, expected best, last or the number of an epoch")
 
 
-def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
+def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
     from sweep.render import console, document
-    from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.tables import answered, print_table, ranking_grid
 
     if as_json:
         more: dict[str, object] = {"answer": answer}
@@ -88,7 +88,7 @@ def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool
             more["export"] = winner
         click.echo(document(ranking, more))
     else:
-        show(ranking_grid(ranking, None), console())
+        print_table(ranking_grid(ranking, None), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
     if winner is not None:
         for line in _describe_export(winner, ranking.objectives[0][0]):
@@ -131,9 +131,9 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    prepared = retraining.prepare(folder, retraining.RetrainingOptions(**wanted))
+    prepared = retraining.prepare_retraining(folder, retraining.RetrainingOptions(**wanted))
     folders = prepared.sweep.import_folders
-    source = planning.check(prepared.spec, "retrain", folders, here=how.address is None)
+    source = planning.check_trainable(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
         retraining.check_joins(source)
     for note in prepared.notes:
@@ -142,6 +142,6 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     training = session.SweepSource(
         spec=prepared.spec, source=source, import_folders=folders, working_folder=prepared.sweep.working_folder
     )
-    view = running.viewer(prepared.spec, how)
-    outcome = session.run(training, prepared.text, folder.path.parent, how, view, prepared.origin)
+    view = running.make_viewer(prepared.spec, how)
+    outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
     running.conclude(outcome, quiet=how.quiet)

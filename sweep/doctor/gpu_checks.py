@@ -81,7 +81,7 @@ def scaling(
         yield Finding("scaling", Severity.OK, found)
 
 
-def alone(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
+def check_one_gpu(trained: CollectiveResult | ProbeFailure) -> Iterator[Finding]:
     """Report whether one GPU can train."""
     if isinstance(trained, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} train 1"
@@ -162,7 +162,7 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
 
 def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
-    least = min(map(_number, tensorflow.architectures), default=(0, 0))
+    least = min(map(_parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
     expected = len(usable)
@@ -190,7 +190,7 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
     for name, version in kinds.items():
         if version is None:
             continue
-        code = _code(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
+        code = _check_build(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
         yield code
         if code.level is not Severity.ERROR:
             yield _precision(name, version)
@@ -272,13 +272,13 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
         yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_list(off)}")
 
 
-def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
+def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
     """Report whether the build has code for a capability.
 
     Machine code runs on its own major version from its minor version on; PTX is compiled at first use.
     """
-    machine = [_number(a) for a in architectures if a.startswith("sm_")]
-    ptx = [_number(a) for a in architectures if a.startswith("compute_")]
+    machine = [_parse_architecture(a) for a in architectures if a.startswith("sm_")]
+    ptx = [_parse_architecture(a) for a in architectures if a.startswith("compute_")]
     known = ", ".join(architectures)
     if any(major == capability[0] and minor <= capability[1] for major, minor in machine):
         return Finding("capability", Severity.OK, f"{who}: the build has machine code for it")
@@ -306,7 +306,9 @@ def _precision(name: str, capability: tuple[int, int]) -> Finding:
 
 
 def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
-    return gpu.capability is not None and (_code("", gpu.capability, tensorflow.architectures).level is Severity.NOTE)
+    return gpu.capability is not None and (
+        _check_build("", gpu.capability, tensorflow.architectures).level is Severity.NOTE
+    )
 
 
 def _holder(process: Process) -> str:
@@ -323,7 +325,7 @@ def _list(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices))
 
 
-def _number(architecture: str) -> tuple[int, int]:
+def _parse_architecture(architecture: str) -> tuple[int, int]:
     """Return (8, 0) for sm_80 and (12, 0) for sm_120."""
     digits = re.sub(r"\D", "", architecture)
     return int(digits[:-1]), int(digits[-1])
@@ -365,7 +367,7 @@ def mps(found: Mps) -> Iterator[Finding]:
         yield Finding("mps", Severity.NOTE, what, todo)
 
 
-def limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
+def check_memory_limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
     """Report whether a process stays within its share of a GPU's memory."""
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"

@@ -45,7 +45,7 @@ class Disk:
     failure: str | None = None  # why it cannot be written
 
 
-def gather(environ: Mapping[str, str]) -> Host:
+def gather_facts(environ: Mapping[str, str]) -> Host:
     """Collect the facts about this machine; starts no process."""
     about = metadata.metadata(DISTRIBUTION)
     required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
@@ -126,7 +126,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
         yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
         return
     free, wanted = host.shared_free_bytes, STORE_SHARE * (host.memory_bytes or 0)
-    found = f"/dev/shm has {_size(free)} free; Ray would take up to {_size(wanted)}"
+    found = f"/dev/shm has {_format_size(free)} free; Ray would take up to {_format_size(wanted)}"
     if free < LEAST_SHARED:
         todo = f"start the container with --shm-size={max(wanted / 1e9, 1):.0f}g"
         nccl = ", and NCCL may fail between GPUs" if several_gpus else ""
@@ -139,7 +139,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 def disk(disk: Disk) -> Iterator[Finding]:
     """Report whether results can be written."""
-    found = f"{disk.folder}: {_size(disk.free_bytes)} free"
+    found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
         yield Finding("results", Severity.ERROR, found, "name another folder with --results")
@@ -175,7 +175,7 @@ def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def between_nodes(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
+def check_node_pairs(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(met, ProbeFailure):
@@ -202,5 +202,5 @@ def between_nodes(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
     yield Finding("ports", Severity.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
 
 
-def _size(count: float) -> str:
+def _format_size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -73,13 +73,13 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
-    gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _lines(ran.out))
+    gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
     processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
     listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if any(gpu.mig for gpu in gpus) else None
     topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S) if len(gpus) > 1 else None
     return Nvidia(
         gpus=gpus,
-        processes=tuple(map(_process, _lines(processes.out))) if processes.code == 0 else (),
+        processes=tuple(map(_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),
         links=parse_links(topology.out) if topology and topology.code == 0 else {},
         mig_devices=parse_mig_devices(listed.out) if listed else {},
     )
@@ -91,9 +91,9 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
     head = next((row for row in rows if "GPU0" in row), [])
     links = {}
     for row in rows:
-        if row and (a := _number(row[0])) is not None:
+        if row and (a := _parse_gpu_number(row[0])) is not None:
             for name, link in zip(head, row[1:], strict=False):
-                if (b := _number(name)) is not None and a < b:
+                if (b := _parse_gpu_number(name)) is not None and a < b:
                     links[a, b] = link
     return links
 
@@ -112,21 +112,21 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
         uuid=row["uuid"],
         name=row["name"],
         driver=row["driver_version"],
-        total_mib=_count(row.get("memory.total", "")),
-        used_mib=_count(row.get("memory.used", "")),
-        mig=_switch(row.get("mig.mode.current", "")),
-        ecc=_switch(row.get("ecc.mode.current", "")),
-        ecc_errors=_count(row.get("ecc.errors.uncorrected.volatile.total", "")),
+        total_mib=_parse_count(row.get("memory.total", "")),
+        used_mib=_parse_count(row.get("memory.used", "")),
+        mig=_parse_switch(row.get("mig.mode.current", "")),
+        ecc=_parse_switch(row.get("ecc.mode.current", "")),
+        ecc_errors=_parse_count(row.get("ecc.errors.uncorrected.volatile.total", "")),
         capability=(int(capability[1]), int(capability[2])) if capability else None,
     )
 
 
 def _process(line: str) -> Process:
     uuid, pid, *name, used = _cells(line)
-    return Process(uuid, pid, ", ".join(name), _count(used))
+    return Process(uuid, pid, ", ".join(name), _parse_count(used))
 
 
-def _lines(text: str) -> Iterable[str]:
+def _skip_empty_lines(text: str) -> Iterable[str]:
     return (line for line in text.splitlines() if line.strip())
 
 
@@ -134,15 +134,15 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(", ")]
 
 
-def _count(cell: str) -> int | None:
+def _parse_count(cell: str) -> int | None:
     return int(cell) if cell.isdecimal() else None
 
 
-def _switch(cell: str) -> bool | None:
+def _parse_switch(cell: str) -> bool | None:
     return {"Enabled": True, "Disabled": False}.get(cell)
 
 
-def _number(name: str) -> int | None:
+def _parse_gpu_number(name: str) -> int | None:
     """Return 3 for "GPU3"; None for other cells, such as network cards and legends."""
     number = re.fullmatch(r"GPU(\d+)", name)
     return int(number[1]) if number else None

@@ -79,9 +79,9 @@ class Met:
     failure: str = ""
 
 
-def describe(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
+def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
     """Query the versions of TensorFlow and the devices it sees."""
-    ran, answer = _ask(run, timeout_s, MODULE, "describe")
+    ran, answer = _run_probe(run, timeout_s, MODULE, "describe")
     if isinstance(answer, ProbeFailure):
         return answer
     return TensorFlow(
@@ -101,9 +101,9 @@ def describe(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
     )
 
 
-def try_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
+def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
     """Run computations on one device."""
-    ran, answer = _ask(run, timeout_s, MODULE, "device", name)
+    ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
         return answer
     loaded = ran.logged("Loaded cuDNN version")
@@ -112,17 +112,17 @@ def try_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFai
     )
 
 
-def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
+def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
     """Train on ``count`` devices together."""
-    _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
+    _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):
         return answer
     return CollectiveResult(tuple(answer["sums"]), answer["examples_per_s"])
 
 
-def share(run: Run, timeout_s: float) -> Shared | ProbeFailure:
+def probe_memory_share(run: Run, timeout_s: float) -> Shared | ProbeFailure:
     """Run a process that may use a quarter of the first GPU and asks for more."""
-    _, answer = _ask(run, timeout_s, MODULE, "share")
+    _, answer = _run_probe(run, timeout_s, MODULE, "share")
     if isinstance(answer, ProbeFailure):
         return answer
     return Shared(answer["limit_bytes"], answer["refused"], answer["works"])
@@ -130,13 +130,13 @@ def share(run: Run, timeout_s: float) -> Shared | ProbeFailure:
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
     """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
-    _, answer = _ask(run, timeout_s, MODULE, "tpu")
+    _, answer = _run_probe(run, timeout_s, MODULE, "tpu")
     return answer if isinstance(answer, ProbeFailure) else tuple(answer["missing"])
 
 
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
     """Query the resources of the Ray cluster at an address."""
-    ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
+    ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
         return ProbeFailure(
@@ -147,12 +147,12 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailur
     return answer["cpus"], answer["gpus"]
 
 
-def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
+def probe_node_pairs(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
     """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
 
     Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
     """
-    _, answer = _ask(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
+    _, answer = _run_probe(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, ProbeFailure):
         return answer
     return tuple(_met(pair["nodes"], [Ran(*one) for one in pair["ran"]]) for pair in answer["pairs"])
@@ -170,7 +170,7 @@ def _met(nodes: list[str], ran: list[Ran]) -> Met:
         return Met(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
 
 
-def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:
+def _run_probe(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:
     ran = run([sys.executable, "-m", module, *arguments], timeout_s)
     lines = ran.out.strip().splitlines()
     if ran.code != 0 or not lines:

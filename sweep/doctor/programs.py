@@ -70,15 +70,15 @@ def run_command(command: Sequence[str], timeout_s: float) -> Ran:
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        out, err = _end(process)
+        out, err = _kill_process(process)
         return Ran(None, out, err)
     finally:
         if process.poll() is None:
-            _end(process)
+            _kill_process(process)
     return Ran(process.returncode, out, err)
 
 
-def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+def _kill_process(process: subprocess.Popen[str]) -> tuple[str, str]:
     os.killpg(process.pid, signal.SIGKILL)
     try:
         return process.communicate(timeout=5)

@@ -49,7 +49,7 @@ class _Quiet(WSGIRequestHandler):
         """Write no line for a request: the terminal shows only the address of the dashboard."""
 
 
-def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
+def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
     """Return a server for these sweeps, on this machine only; port 0 picks a free one. Call its `serve_forever`.
 
     Later errors are passed to ``say``. Raises `InputError` if the port is taken, a sweep cannot be shown or
@@ -66,11 +66,11 @@ def serve(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"
         ) from error
-    server.set_app(_guarded(library.wsgi(WatchedStudies(sweeps))))
+    server.set_app(_guard_app(library.wsgi(WatchedStudies(sweeps))))
     return server
 
 
-def _guarded(app: WSGIApplication) -> WSGIApplication:
+def _guard_app(app: WSGIApplication) -> WSGIApplication:
     """Allow only reading, and only requests addressed to this machine's own names.
 
     A foreign web page can let its host name resolve to this machine, and the browser then lets it read the answers (DNS

@@ -57,7 +57,7 @@ def local_uri(target: Path) -> str:
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
 
 
-def export(sweep: SweepState, uri: str) -> Done:
+def export_to_mlflow(sweep: SweepState, uri: str) -> Done:
     """Bring the runs at a tracking URI up to date with the sweep.
 
     Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
@@ -133,7 +133,11 @@ class _Export:
             known = self._client.create_run(self._experiment, _ms(started), {_ID: sweep.identity}, sweep.name)
         run_id = str(known.info.run_id)
         best = next(iter(sweep.ranking.best), None)
-        tags = {**_provenance(sweep.info), "sweep.state": sweep.state, "sweep.results": str(sweep.sweep.folder.path)}
+        tags = {
+            **_make_provenance_tags(sweep.info),
+            "sweep.state": sweep.state,
+            "sweep.results": str(sweep.sweep.folder.path),
+        }
         if best is not None:
             tags |= {"sweep.best_trial": str(best.trials[0].trial)}
             tags |= {f"sweep.best.{self._metrics[score.metric]}": repr(score.mean) for score in best.scores}
@@ -159,10 +163,12 @@ class _Export:
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
-        created = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
+        created = self._client.create_run(self._experiment, _ms(run.started), _shorten_tags(tags), name)
         run_id = created.info.run_id
-        params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
-        batches = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
+        params = [self._entities.Param(self._params[name], _format_param(value)) for name, value in run.params.items()]
+        batches = zip_longest(
+            _split_into_batches(self._values(run), _METRICS), _split_into_batches(params, _PARAMS), fillvalue=()
+        )
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
         self._client.set_tag(run_id, _DONE, self._state(run))  # set last; a run without it was interrupted
@@ -186,7 +192,7 @@ class _Export:
                 yield self._entities.Metric(self._metrics[name], value, _ms(epoch.time), epoch.number)
 
     def _tags(self, tags: Mapping[str, str]) -> list[Any]:
-        return [self._entities.RunTag(name, value) for name, value in _cut(tags).items()]
+        return [self._entities.RunTag(name, value) for name, value in _shorten_tags(tags).items()]
 
 
 def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
@@ -207,7 +213,7 @@ def _safe(names: Sequence[str]) -> dict[str, str]:
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
-def _provenance(info: SweepInfo) -> dict[str, str]:
+def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
     """Return the tags that MLflow reserves for provenance, and the versions."""
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
@@ -221,15 +227,15 @@ def _provenance(info: SweepInfo) -> dict[str, str]:
     return tags
 
 
-def _param(value: Value) -> str:
+def _format_param(value: Value) -> str:
     return (value if isinstance(value, str) else key(value))[:_PARAM]
 
 
-def _cut(tags: Mapping[str, str]) -> dict[str, str]:
+def _shorten_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {name: encodable(text)[:_TAG] for name, text in tags.items()}
 
 
-def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def _split_into_batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some

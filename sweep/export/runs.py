@@ -87,8 +87,8 @@ class SweepState:
     def runs(self) -> Iterator[ExportedTrial]:
         """Yield all trials by number, built one at a time because there may be many."""
         read = self.tables
-        times = reading.columns(read.trials, ("started_at", "ended_at"))
-        facts = reading.columns(read.trials, _FACTS)
+        times = reading.read_columns(read.trials, ("started_at", "ended_at"))
+        facts = reading.read_columns(read.trials, _FACTS)
         epochs = _Epochs(read)
         for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
             yield ExportedTrial(
@@ -101,9 +101,9 @@ class SweepState:
             )
 
 
-def read(folder: ResultsFolder) -> SweepState:
+def read_sweep_state(folder: ResultsFolder) -> SweepState:
     """Read everything that can be exported from a sweep. Raises `StoreError`."""
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     sweep = of_tables(folder, tables)
     info = folder.read_info()
     named = f"{info.name}\n{tables.history.started!r}"
@@ -161,7 +161,7 @@ class _Epochs:
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
     """Write ``trials.csv`` and ``metrics.csv``; return both paths. Raises `StoreError`."""
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     written = []

@@ -57,7 +57,7 @@ class EventFiles:
         space = studies.space_of(sweep)
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         self._trials_each = sweep.read_info().trials_each
-        self._lock = _locked(target)
+        self._lock = _lock_target(target)
         self._begin()
         self._load()
 
@@ -216,7 +216,7 @@ class LiveEventFiles(Follower):
         self._events = None
 
 
-def _locked(target: Path) -> IO[bytes]:
+def _lock_target(target: Path) -> IO[bytes]:
     """Return an open file whose lock makes this process the only writer.
 
     Raises `InputError` if another process holds the lock. On systems without locks, only the file is opened.

@@ -17,7 +17,7 @@ from tensorboard.plugins.text import metadata as text_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value, is_number
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, key, list_choices
 from sweep.store.columns import column_of_measure
 from sweep.text import encodable
 
@@ -31,7 +31,9 @@ _STATUS = {
 }
 
 
-def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float) -> bytes:
+def encode_experiment(
+    domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float
+) -> bytes:
     """Return the file that declares parameters with their types, and metrics; ``seen`` are some trial's parameters."""
     made = api_pb2.Experiment(
         time_created_secs=started,
@@ -39,20 +41,20 @@ def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequ
         metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
-    return _file(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
+    return _encode_file_version(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
 
 
-def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
+def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
     """Return the start of a trial's file: its parameters."""
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
             _set(info.hparams[encodable(name)], event.params[name], _type(domain, event.params[name]))
     data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
-    return _file(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
+    return _encode_file_version(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
 
 
-def epoch(event: EpochReported) -> bytes:
+def encode_epoch(event: EpochReported) -> bytes:
     """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
@@ -67,7 +69,7 @@ def epoch(event: EpochReported) -> bytes:
     return _event(event.time, event.epoch, values)
 
 
-def end(event: TrialEnded, epochs: int) -> bytes:
+def encode_end(event: TrialEnded, epochs: int) -> bytes:
     """Return the end of a trial: its status for the HParams tab, and as a sentence for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
@@ -84,7 +86,7 @@ def end(event: TrialEnded, epochs: int) -> bytes:
     return _event(event.time, epochs, [_hparams(metadata.SESSION_END_INFO_TAG, data), text])
 
 
-def _file(time: float) -> bytes:
+def _encode_file_version(time: float) -> bytes:
     return _record(event_pb2.Event(wall_time=time, file_version="brain.Event:2"))
 
 
@@ -112,7 +114,7 @@ def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
     info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
         case Categorical():
-            for value in choices(domain) or ():
+            for value in list_choices(domain) or ():
                 _set(info.domain_discrete.values.add(), value, kind)
         case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
             info.domain_interval.min_value, info.domain_interval.max_value = low, high
@@ -123,7 +125,7 @@ def _type(domain: Domain | None, seen: Value) -> int:
     """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
-    values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
+    values = list_choices(domain) or () if isinstance(domain, Categorical) else (seen,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
     return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)

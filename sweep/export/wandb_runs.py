@@ -32,7 +32,7 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
-def export(sweep: SweepState, target: Path) -> int:
+def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     """Write the runs of all trials into ``target``, replacing those of an earlier export; return their number.
 
     Raises `StoreError` if the disk cannot be written.
@@ -48,12 +48,12 @@ def export(sweep: SweepState, target: Path) -> int:
         began = datetime.fromtimestamp(run.started, UTC)
         made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
         path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
-        _write(path, framed(made), earlier.get(identity))
+        _write_run(path, framed(made), earlier.get(identity))
         count += 1
     return count
 
 
-def _write(path: Path, content: bytes, earlier: Path | None) -> None:
+def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
     """Write one run's folder. An identical run is left as it is, and with it the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
@@ -104,7 +104,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
 
     version = known.VersionInfo(producer=metadata.version("wandb"), min_consumer=_READABLE_FROM)
     yield numbered(header=known.HeaderRecord(version_info=version))
-    yield numbered(run=_run(known, sweep, run, identity))
+    yield numbered(run=_make_run_record(known, sweep, run, identity))
     for epoch in run.epochs:
         row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
         items = [
@@ -113,7 +113,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
     last_epoch = run.epochs[-1].time if run.epochs else run.started
     lasted_s = (run.ended or last_epoch) - run.started
-    summary = {**_summary(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
+    summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [known.SummaryItem(key=encodable(name), value_json=_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
@@ -121,7 +121,7 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
         yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted_s)))
 
 
-def _run(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
+def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
     trial = run.trial
     config = [
         known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()
@@ -144,7 +144,7 @@ def _run(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> An
     return record
 
 
-def _summary(run: ExportedTrial) -> dict[str, object]:
+def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     """Return the last and the best value of each metric, and the trial's outcome."""
     last: dict[str, object] = {}
     for epoch in run.epochs:

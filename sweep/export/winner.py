@@ -47,19 +47,19 @@ def card(facts: CardFacts) -> str:
     kept = facts.kept
     parts = [
         _front_matter(facts),
-        f"# {_plain(kept.sweep.folder.name)}, trial {kept.trial}\n",
-        _summary(facts),
+        f"# {_escape_markdown(kept.sweep.folder.name)}, trial {kept.trial}\n",
+        _summarize_winner(facts),
         _section("Use", [_usage(facts)]),
         _section("Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]),
         _section("Result", _result(facts)),
         _section("Data", _data(facts)),
         _section("Preprocessing", _preprocessing(facts)),
-        _section("Hyperparameters", [_table(("parameter", "value"), _pairs(kept.started.params))]),
-        _section("Training", _training(facts)),
-        _section("Provenance", _provenance(facts)),
+        _section("Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]),
+        _section("Training", _format_training(facts)),
+        _section("Provenance", _format_provenance(facts)),
     ]
     if facts.notes:
-        parts.append(_section("Notes", [f"- {_plain(note)}" for note in facts.notes]))
+        parts.append(_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
     return "\n".join(part for part in parts if part)
 
 
@@ -71,15 +71,15 @@ def _front_matter(facts: CardFacts) -> str:
     return "\n".join(["---", *lines, "---", ""])
 
 
-def _summary(facts: CardFacts) -> str:
+def _summarize_winner(facts: CardFacts) -> str:
     kept, spec = facts.kept, facts.kept.sweep.spec
     model = facts.exported.data.get("model", "")
-    trained = f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"
+    trained = f"Trained by {_format_code(spec.trainable)} in the sweep {_format_code(kept.sweep.folder.name)}"
     epochs = f"after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}"
-    end = f": {_plain(model)}." if model else "."
+    end = f": {_escape_markdown(model)}." if model else "."
     lines = [f"{trained}, {epochs}{end}"]
     if spec.description:
-        lines.append(_plain(spec.description))
+        lines.append(_escape_markdown(spec.description))
     if spec.training.get("all_data"):
         lines.append("**Trained on all data: nothing was held out, and no number below is of new examples.**")
     return "\n\n".join(lines) + "\n"
@@ -90,7 +90,7 @@ def _usage(facts: CardFacts) -> str:
     if "saved_model" in facts.exported.files:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
     if facts.exported.needs:
-        modules = ", ".join(map(_code, facts.exported.needs))
+        modules = ", ".join(map(_format_code, facts.exported.needs))
         blocks.append(f"`model.keras` needs the author's {modules}, and what these import, to be importable.")
     if "keras" in facts.exported.files:
         blocks.append("The model is for inference, and not compiled: compile it to evaluate or to train it on.")
@@ -105,27 +105,33 @@ def _result(facts: CardFacts) -> list[str]:
     answer = verdict.sentence(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = [
-        (name, goal, _number(kept.metrics.get(name)), *_repeats(row, name)) for name, goal in facts.ranking.objectives
+        (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))
+        for name, goal in facts.ranking.objectives
     ]
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
-    others = [(name, _number(value)) for name, value in kept.metrics.items()]
-    lines = [f"{_plain(answer)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
+    others = [(name, _format_number(value)) for name, value in kept.metrics.items()]
+    lines = [
+        f"{_escape_markdown(answer)} {rank}".strip(),
+        _format_table(head, rows),
+        _format_table(("metric", "value"), others),
+    ]
     if facts.exported.differences:
         checked = ", ".join(
-            f"{_code(facts.exported.files[kind])} {value:.1e}" for kind, value in facts.exported.differences.items()
+            f"{_format_code(facts.exported.files[kind])} {value:.1e}"
+            for kind, value in facts.exported.differences.items()
         )
         lines.append(
-            f"Checked on {_plain(facts.exported.compared)} in a fresh process: the largest difference to the "
+            f"Checked on {_escape_markdown(facts.exported.compared)} in a fresh process: the largest difference to the "
             f"predictions of the trial's model is {checked}."
         )
     return lines
 
 
-def _repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
+def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
     for score in row.scores:
         if score.metric == metric:
             interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
-            return _number(score.mean), interval, str(len(score.values))
+            return _format_number(score.mean), interval, str(len(score.values))
     return "", "", ""
 
 
@@ -133,17 +139,17 @@ def _data(facts: CardFacts) -> list[str]:
     rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
     if facts.kept.facts.data:
         rows.append(("fingerprint", facts.kept.facts.data))
-    return [_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
+    return [_format_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
 
 
 def _preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
-    file = f", file {_code(path.name)}" if path else ""
+    file = f", file {_format_code(path.name)}" if path else ""
     lines = [
-        f"What `data()` of {_code(name)} (module {_code(module)}{file}) does to the inputs is not part of the model, "
-        "and whoever predicts must do the same; layers of the model, such as a TextVectorization or a Normalization, "
-        f"are. SHA-256 of all its code: {_code(facts.source.digest())}.",
+        f"What `data()` of {_format_code(name)} (module {_format_code(module)}{file}) does to the inputs is not part "
+        "of the model, and whoever predicts must do the same; layers of the model, such as a TextVectorization or a "
+        f"Normalization, are. SHA-256 of all its code: {_format_code(facts.source.digest())}.",
         "Augmentation, dropout and other noise of training are off when the model predicts.",
     ]
     if facts.exported.preprocessing:
@@ -151,7 +157,7 @@ def _preprocessing(facts: CardFacts) -> list[str]:
     return lines
 
 
-def _training(facts: CardFacts) -> list[str]:
+def _format_training(facts: CardFacts) -> list[str]:
     kept, spec, ran = facts.kept, facts.kept.sweep.spec, facts.kept.facts
     settings = {f"training.{key}": value for key, value in spec.training.items()}
     rows: dict[str, Value] = {
@@ -167,10 +173,10 @@ def _training(facts: CardFacts) -> list[str]:
         "status": kept.status.value,
     }
     known = {key: value for key, value in rows.items() if value is not None}
-    return [_table(("", ""), _pairs(known))]
+    return [_format_table(("", ""), _format_values(known))]
 
 
-def _provenance(facts: CardFacts) -> list[str]:
+def _format_provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
     git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
@@ -194,22 +200,22 @@ def _provenance(facts: CardFacts) -> list[str]:
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
     }
     rows = [(name, str(value)) for name, value in facts_by_name.items() if value not in (None, "")]
-    return [_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
+    return [_format_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
 
 
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _pairs(values: Mapping[str, Value]) -> list[tuple[str, str]]:
-    return [(name, _text(value)) for name, value in values.items()]
+def _format_values(values: Mapping[str, Value]) -> list[tuple[str, str]]:
+    return [(name, _format_value(value)) for name, value in values.items()]
 
 
-def _text(value: Value) -> str:
+def _format_value(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "" if value is None else f"{value:.9g}"
 
 
@@ -219,26 +225,26 @@ def _section(title: str, parts: Iterable[str]) -> str:
     return f"## {title}\n\n{between.join(part for part in body if part)}\n"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return ""
-    lines = [" | ".join(map(_plain, head)), " | ".join("---" for _ in head)]
+    lines = [" | ".join(map(_escape_markdown, head)), " | ".join("---" for _ in head)]
     for row in rows:
         lines.append(" | ".join(_cell(text) for text in row))
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def _cell(text: str) -> str:
-    return _code(text) if text else ""
+    return _format_code(text) if text else ""
 
 
-def _plain(value: str) -> str:
+def _escape_markdown(value: str) -> str:
     """Return a text on one line with all Markdown characters escaped."""
     flat = " ".join(printable(value).split())
     return _MARKDOWN.sub(r"\\\g<0>", flat)
 
 
-def _code(value: str) -> str:
+def _format_code(value: str) -> str:
     """Return a text as inline code, also usable in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _fence(flat, "`")
@@ -278,7 +284,7 @@ class Winner:
     notes: tuple[str, ...]
 
 
-def export(
+def export_winner(
     folder: ResultsFolder,
     target: Path,
     trial: int | None = None,
@@ -290,8 +296,8 @@ def export(
     Each format is loaded in a fresh process, whose predictions must equal those of the trial's model. That model must
     reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
     """
-    check(target, formats)
-    kept = restoring.find(folder, trial, epoch)
+    check_export(target, formats)
+    kept = restoring.find_checkpoint(folder, trial, epoch)
     aside = target.parent / f".{target.name}.{process()}"
     try:
         aside.mkdir(parents=True)
@@ -303,7 +309,7 @@ def export(
     return winner
 
 
-def check(target: Path, formats: Sequence[str]) -> None:
+def check_export(target: Path, formats: Sequence[str]) -> None:
     """Raise `InputError` if the folder exists or a format is unknown. Called before anything is imported."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
@@ -316,7 +322,7 @@ def check(target: Path, formats: Sequence[str]) -> None:
 def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
     with runner.redirected(log):
-        restored = restoring.begin(kept)
+        restored = restoring.begin_trial(kept)
         exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]
@@ -324,7 +330,7 @@ def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    ranked = ranking.rank([analysis.read(kept.sweep.folder)])
+    ranked = ranking.rank([analysis.read_sweep(kept.sweep.folder)])
     facts = CardFacts(kept, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))

@@ -67,7 +67,7 @@ class Search:
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
-            file, folders = _file(spec), _folders(spec)
+            file, folders = _get_source_file(spec), _list_package_folders(spec)
         return file
 
     def is_standard(self, name: str) -> bool:
@@ -79,7 +79,7 @@ class Search:
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
-        file, folders = _file(spec), _folders(spec)
+        file, folders = _get_source_file(spec), _list_package_folders(spec)
         inside = folders[0] if folders else file
         return None if inside is None else PackageLocation(inside.parent, file, folders)
 
@@ -88,16 +88,16 @@ class Search:
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
-                return PackageLocation(None, _file(spec), _folders(spec))
+                return PackageLocation(None, _get_source_file(spec), _list_package_folders(spec))
         return None
 
 
-def _file(spec: ModuleSpec) -> Path | None:
+def _get_source_file(spec: ModuleSpec) -> Path | None:
     file = Path(spec.origin) if spec.has_location and spec.origin else None
     return file if file is not None and file.is_file() else None
 
 
-def _folders(spec: ModuleSpec) -> tuple[Path, ...]:
+def _list_package_folders(spec: ModuleSpec) -> tuple[Path, ...]:
     return tuple(map(Path, spec.submodule_search_locations or ()))
 
 
@@ -196,7 +196,7 @@ def _installed(entry: Path) -> Iterator[InstalledDistribution]:
 _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path", "run_module"})
 
 
-def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
+def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
     """Yield the full names of all modules that may be imported: ``from a import b`` gives ``a`` and ``a.b``."""
     for node in ast.walk(tree):
         match node:
@@ -248,7 +248,7 @@ class Definitions:
     unknown: tuple[str, ...]  # values that cannot be compared between runs
 
 
-def of(given: object) -> Definitions:
+def find_definitions(given: object) -> Definitions:
     """Follow what a class or function uses, through everything that no module contains."""
     collector = _Collector()
     collector.visit(getattr(given, "__name__", type(given).__name__), given)
@@ -336,7 +336,7 @@ class _Collector:
         self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._visit_all(name, {free: _content(cell) for free, cell in closure})
-        names = set(_words(function.__code__))
+        names = set(_collect_names(function.__code__))
         for used in dict.fromkeys(_globals(function.__code__)):
             value = function.__globals__.get(used, _ABSENT)
             if value is not _ABSENT:
@@ -352,7 +352,7 @@ class _Collector:
 
     def _value(self, name: str, value: object) -> None:
         try:
-            self.values[name] = json.loads(json.dumps(value, default=_plain))
+            self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
         except (TypeError, ValueError):
             if id(value) in self._seen:
                 return
@@ -413,11 +413,11 @@ def _globals(code: types.CodeType) -> Iterator[str]:
             yield from _globals(constant)
 
 
-def _words(code: types.CodeType) -> Iterator[str]:
+def _collect_names(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _words(constant)
+            yield from _collect_names(constant)
 
 
 def _content(cell: types.CellType) -> object:
@@ -427,7 +427,7 @@ def _content(cell: types.CellType) -> object:
         return _ABSENT
 
 
-def _plain(value: object) -> object:
+def _convert_for_json(value: object) -> object:
     """Convert a plain value that JSON cannot express: a path, bytes or a set. Raises TypeError for others."""
     match value:
         case PurePath():

@@ -28,7 +28,7 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     holders = NAMES | {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute() if (dotted := _dotted(node, holders)) is not None:
+            case ast.Attribute() if (dotted := _list_attribute_names(node, holders)) is not None:
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
                 computed |= not _is_known(key)
@@ -86,13 +86,13 @@ def first_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
+def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
     """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; None without a holder."""
     if not isinstance(node, ast.Attribute):
         return None
     if last_name(node.value) in holders:
         return [node.attr]
-    before = _dotted(node.value, holders)
+    before = _list_attribute_names(node.value, holders)
     return None if before is None else [*before, node.attr]
 
 
@@ -132,7 +132,7 @@ class Reading:
     own: frozenset[str]  # the part of `names` that the user's modules read
 
 
-def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
+def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
     """Analyze a user's modules, and the modules of sweep that they import.
 
     ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.
@@ -353,7 +353,7 @@ class _Flow:
         constructors = _constructors(owner)
         if constructors:
             return self._enter(constructors[0], place, bound=True)
-        fields = _fields(owner)
+        fields = _list_annotated_fields(owner)
         if isinstance(place, int):
             place = fields[place] if place < len(fields) else ""
         if place not in fields:
@@ -394,7 +394,7 @@ def _is_annotated(arg: ast.arg) -> bool:
     return arg.annotation is not None and "Hyperparameters" in ast.unparse(arg.annotation)
 
 
-def _fields(owner: ast.ClassDef) -> list[str]:
+def _list_annotated_fields(owner: ast.ClassDef) -> list[str]:
     """Return the names of the annotated attributes in the body of a class."""
     names = []
     for node in owner.body:

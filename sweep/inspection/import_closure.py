@@ -9,7 +9,14 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.inspection import dependencies, unconditional
-from sweep.inspection.dependencies import Definitions, Distributions, InstalledDistribution, Search, imports, obscure
+from sweep.inspection.dependencies import (
+    Definitions,
+    Distributions,
+    InstalledDistribution,
+    Search,
+    list_imports,
+    obscure,
+)
 from sweep.inspection.source import HERE, OURS, Source, top_package
 from sweep.text import did_you_mean
 
@@ -47,17 +54,17 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
     closure = _Closure(search)
-    return _with(optimizers, closure, search, closure.of(trainable, module, path))
+    return _add_optimizers(optimizers, closure, search, closure.of(trainable, module, path))
 
 
 def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return the source of a class or function that no module contains: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), dependencies.of(given)
+    search, pieces = Search(tuple(folders)), dependencies.find_definitions(given)
     closure = _Closure(search)
-    return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
+    return _add_optimizers(optimizers, closure, search, closure.of_text(trainable, pieces))
 
 
-def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
     """Add the author's optimizers to a source, if its trainable takes optimizers by name."""
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
@@ -149,7 +156,7 @@ class _Closure:
         """Yield the modules that a tree imports, with their parent packages."""
         if top_package(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
-        for name in imports(tree, module, is_package=path.stem == "__init__"):
+        for name in list_imports(tree, module, is_package=path.stem == "__init__"):
             # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
             # training.
             yield from () if top_package(name) == "sweep" else _parents(name)

@@ -26,13 +26,15 @@ class Idle:
     unless_read: bool = True
 
 
-def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]) -> Iterator[Idle]:
+def find_idle_hyperparameters(
+    trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
+) -> Iterator[Idle]:
     """Yield what certainly has no effect in a trainable; ``theirs`` are the author's modules."""
     for method, names in table.OF_METHODS.items():
-        module, definition = unconditional.method(trainable, method, trees)
+        module, definition = unconditional.find_method(trainable, method, trees)
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
             yield Idle(names, f"{method}() of {trainable} takes the place of what reads it, and does not")
-    module, definition = unconditional.method(trainable, "model", trees)
+    module, definition = unconditional.find_method(trainable, "model", trees)
     if module not in theirs or not isinstance(definition, Function):
         return
     model = _returned_class(module, definition, trees)
@@ -44,7 +46,9 @@ def idle(trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, a
         why = f"{name}, which model() returns, has a compile() of its own, with optimizers that sweep does not make"
         yield Idle(table.SHAPING, why, unless_read=False)
         yield Idle(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
-    trains_itself = "train_step" in methods and unconditional.method(trainable, "train_step", trees)[0] not in theirs
+    trains_itself = (
+        "train_step" in methods and unconditional.find_method(trainable, "train_step", trees)[0] not in theirs
+    )
     if trains_itself and not _may_use_the_optimizer(model, theirs):
         why = f"{name}, which model() returns, has a train_step() of its own that does not use self.optimizer"
         yield Idle(("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS), why)

@@ -21,7 +21,7 @@ def surely_unread(
         if _is_passed_on(trainable, theirs):
             return []
     used = used_by(trainable, theirs)
-    read = {name for node in used for name in _attributes(node)}
+    read = {name for node in used for name in _list_attributes(node)}
     if not group:
         return [name for name in names if name not in read]
     keys = _keys_of(group, used) if group in read else set()
@@ -47,7 +47,7 @@ def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.A
     return used
 
 
-def _attributes(tree: ast.AST) -> Iterator[str]:
+def _list_attributes(tree: ast.AST) -> Iterator[str]:
     """Yield the attributes that code reads, including those named by a string in `getattr`."""
     for node in ast.walk(tree):
         match node:

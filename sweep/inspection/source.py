@@ -41,7 +41,7 @@ class Source:
         ours = {
             name: tree for name, tree in self.trees.items() if top_package(name) == "trainables"
         }  # package sweep itself reads no parameter
-        found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
+        found = hyperparameter_reads.analyze_reads(theirs, ours, self.trainable.partition(":")[2])
         taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 
@@ -87,7 +87,7 @@ class Source:
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
             return ()
-        met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
+        met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
         return tuple(
             place for place in met if top_package(place.name) in absent and top_package(place.module) not in OURS
         )
@@ -113,7 +113,7 @@ class Source:
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
-        for one in own_models.idle(self.trainable, self.trees, theirs):
+        for one in own_models.find_idle_hyperparameters(self.trainable, self.trees, theirs):
             unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
             found.update(dict.fromkeys(unread, one.why))
         return found

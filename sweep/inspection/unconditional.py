@@ -34,23 +34,23 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
 def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
     """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
     module, _, name = trainable.partition(":")
-    node = _resolved(module, name, trees, set())[1]
+    node = _resolve_name(module, name, trees, set())[1]
     return node if isinstance(node, Function | ast.ClassDef) else None
 
 
-def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return module and definition of a method of ``module:Name``, its own or inherited; None if it is uncertain."""
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
     while queue:
         module, _, owner = queue.pop(0).partition(":")
-        module, node = _resolved(module, owner, trees, seen)
+        module, node = _resolve_name(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
         definitions = [one for one in node.body if name in bound(one)]
         if definitions:
             return module, definitions[0] if len(definitions) == 1 else None
-        queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
+        queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return "", None
 
 
@@ -60,17 +60,17 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     seen: set[tuple[str, str]] = set()
     while queue:
         module, _, name = queue.pop().partition(":")
-        module, node = _resolved(module, name, trees, seen)
+        module, node = _resolve_name(module, name, trees, seen)
         if isinstance(node, ast.ClassDef):
             if f"{module}:{node.name}" == base:
                 return True
-            queue += [":".join(_named(module, one, trees)) for one in node.bases]
+            queue += [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return False
 
 
 def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
-    return _resolved(module, name, trees, set())
+    return _resolve_name(module, name, trees, set())
 
 
 def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
@@ -80,7 +80,7 @@ def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[s
     return methods
 
 
-def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
     """Return module and name of a base class as its subclass refers to it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
@@ -92,7 +92,7 @@ def _collect(
     module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
 ) -> bool:
     """Add the methods of a class and its bases to ``found``; return False if there may be more."""
-    module, node = _resolved(module, name, trees, seen)
+    module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
         return not node.decorator_list  # a decorator may turn it into anything
     if not isinstance(node, ast.ClassDef):
@@ -111,14 +111,14 @@ def _collect(
             case _:
                 sure = False
     for base in node.bases:
-        owner, its = _named(module, base, trees)
+        owner, its = _find_base_class(module, base, trees)
         if its in _PLAIN:
             continue
         sure &= _collect(owner, its, trees, found, seen)
     return sure
 
 
-def _resolved(
+def _resolve_name(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
@@ -189,15 +189,15 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """
     module, _, name = trainable.partition(":")
     if is_function:
-        module, function = _resolved(module, name, trees, set())
+        module, function = _resolve_name(module, name, trees, set())
         yield from _find_reads(module, function, 0)
         return
     for name in METHODS:
-        module, function = method(trainable, name, trees)
+        module, function = find_method(trainable, name, trees)
         yield from _find_reads(module, function, 1)
 
 
-def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
+def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
     """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
     queue = [module]
     seen = {module}
@@ -272,7 +272,7 @@ def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
         if isinstance(statement, _LATER):
             continue
         if isinstance(statement, _BRANCHES):
-            for test in _tests(statement):
+            for test in _list_tested_expressions(statement):
                 yield from _evaluated(test)
             if isinstance(statement, ast.Try) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
                 return
@@ -289,7 +289,7 @@ def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
             return
 
 
-def _tests(statement: ast.stmt) -> list[ast.expr]:
+def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return [test]

@@ -12,7 +12,7 @@ from typing import TextIO
 from msgspec import Struct
 from rich.console import Console
 
-from sweep.events import Status, plain
+from sweep.events import Status, convert_to_json_types
 
 STYLES: Mapping[str, str] = {
     **{Status.COMPLETED: "green", "finished": "green", Status.RUNNING: "cyan"},
@@ -54,11 +54,11 @@ def document(*values: object) -> str:
     """
     told = [_simple(value) for value in values]
     merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
-    return json.dumps(plain(merged if len(told) > 1 else told[0]), indent=2)
+    return json.dumps(convert_to_json_types(merged if len(told) > 1 else told[0]), indent=2)
 
 
 def _simple(value: object) -> object:
-    """Convert ``value`` to the types of JSON. Other values are returned unchanged; `plain` refuses them."""
+    """Convert ``value`` to the types of JSON. Other values remain as they are; `convert_to_json_types` refuses them."""
     if isinstance(value, Struct):
         return {name: _simple(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Outline
-from sweep.analysis.live_status import FinishedTrial, Standing, kind_of
+from sweep.analysis.live_status import FinishedTrial, Standing, get_error_type
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
 from sweep.store.closing import Closing
-from sweep.text import counted, duration, printable, score, settings, trials_named
+from sweep.text import counted, duration, format_settings, printable, score, trials_named
 
 if TYPE_CHECKING:
     from sweep.runner import Options
@@ -58,7 +58,7 @@ class Screen:
             # After a full line, the cursor is still on its last character, which clearing would delete.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
-        _put(self._file, "".join(parts))
+        _write_text(self._file, "".join(parts))
         self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
@@ -73,7 +73,7 @@ class Screen:
         return captured.get().split("\n")[:-1]
 
 
-def _put(file: IO[str], text: str) -> None:
+def _write_text(file: IO[str], text: str) -> None:
     """Write and flush; characters that the file's encoding lacks become ``?``."""
     encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
     file.write(text.encode(encoding, "replace").decode(encoding))
@@ -261,7 +261,7 @@ class LiveView(Closing):
             self.start()
 
     def _tell_failure(self, ended: FinishedTrial) -> None:
-        kind = kind_of(ended.reason)
+        kind = get_error_type(ended.reason)
         self._alike[kind] += 1
         if self._alike[kind] <= ALIKE:
             self._tell(self._line(ended), STYLES[Status.FAILED])
@@ -277,12 +277,12 @@ class LiveView(Closing):
         best_so_far = "" if best is None else f"(best {score(best.value)}, {trials_named(best.trials)})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""
-        parts = (reason, value, best_so_far, settings(ended.params, outline.varying), f" [{of_total}]")
+        parts = (reason, value, best_so_far, format_settings(ended.params, outline.varying), f" [{of_total}]")
         return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
 
     def _write(self, line: str) -> None:
         try:
-            _put(self._console.file, f"{printable(line)}\n")
+            _write_text(self._console.file, f"{printable(line)}\n")
         except OSError:  # the pipe is closed or the terminal is gone; the sweep continues
             self._lines = False
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from sweep import prices
 from sweep.events import Params, Value
 from sweep.render import has_blocks
-from sweep.render.tables import Grid, configurations_grid, show
+from sweep.render.tables import Grid, configurations_grid, print_table
 from sweep.runner.lr_range_test import RATE, RateCurve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
@@ -22,7 +22,7 @@ from sweep.space.early_terminate import PausingRule
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST_SEEDS
-from sweep.text import counted, duration, money, score, setting, settings
+from sweep.text import counted, duration, format_settings, money, score, setting
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
@@ -37,13 +37,13 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
     The last two lines give the suggestions.
     """
-    title = f"{RATE} of {settings(curve.params, curve.params) or 'the first configuration'}"
+    title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
         return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
-    return [title, *_plot(curve), *_describe_suggestions(curve)]
+    return [title, *_draw_curve(curve), *_describe_suggestions(curve)]
 
 
-def _plot(curve: RateCurve) -> list[str]:
+def _draw_curve(curve: RateCurve) -> list[str]:
     first, last = math.log10(curve.rates[0]), math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)
     high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
@@ -51,19 +51,19 @@ def _plot(curve: RateCurve) -> list[str]:
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for rate, loss in zip(curve.rates, curve.smoothed, strict=True):
         row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
-        grid[HEIGHT - 1 - row][_column(rate, first, last)] = "•"
+        grid[HEIGHT - 1 - row][_find_chart_column(rate, first, last)] = "•"
     labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
     rows = [f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}" for i, line in enumerate(grid)]
     marks = [" "] * WIDTH
     for name, mark in MARKS.items():
         rate = getattr(curve, name)
         if rate is not None:
-            marks[_column(rate, first, last)] = mark
+            marks[_find_chart_column(rate, first, last)] = mark
     ends = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8) + f"{10**last:.0e}".rjust(8)
     return [*rows, f"{'':>10} └{'─' * WIDTH}", f"{'':>12}{''.join(marks).rstrip()}", f"{'':>12}{ends}"]
 
 
-def _column(rate: float, first: float, last: float) -> int:
+def _find_chart_column(rate: float, first: float, last: float) -> int:
     share = (math.log10(rate) - first) / max(last - first, 1e-9)
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
@@ -83,10 +83,10 @@ _MANY_RUNGS = 8
 
 def throughput_as_dict(found: Throughput) -> dict[str, Value]:
     """Return the measurements for JSON: all settings in the order in which they were tried, and the fastest."""
-    return {"tried": [_way(one) for one in found.tried], "fastest": _way(found.fastest)}
+    return {"tried": [_measured_as_dict(one) for one in found.tried], "fastest": _measured_as_dict(found.fastest)}
 
 
-def _way(one: Measured) -> dict[str, Value]:
+def _measured_as_dict(one: Measured) -> dict[str, Value]:
     memory = one.memory_bytes
     numbers: dict[str, Value] = {"examples_per_s": one.examples_per_s if one.fits else None, "memory_bytes": memory}
     return {**asdict(one.way), **numbers, "failed": one.failed}
@@ -97,8 +97,8 @@ def show_throughput(found: Throughput, params: Params, target: Console) -> None:
     file, fastest = found.tried[0], found.fastest
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
     names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
-    show(Grid(names, tuple(_measured_row(one, file) for one in found.tried)), target)
-    for line in _advice(file.way, fastest.way, found.times, params):
+    print_table(Grid(names, tuple(_measured_row(one, file) for one in found.tried)), target)
+    for line in _list_advice(file.way, fastest.way, found.times, params):
         target.print(line, soft_wrap=True)
 
 
@@ -114,7 +114,9 @@ def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
     return (str(way.batch_size), way.precision, str(way.micro_batches), str(way.replicas), speed, times, memory)
 
 
-def _advice(file: SettingsCombination, fastest: SettingsCombination, times: float, params: Params) -> Iterator[str]:
+def _list_advice(
+    file: SettingsCombination, fastest: SettingsCombination, times: float, params: Params
+) -> Iterator[str]:
     if fastest == file:
         yield "fastest  what the file says"
         return
@@ -143,32 +145,32 @@ def show_plan(plan: Plan, target: Console) -> None:
     lines = {
         "method": method,
         "rule": rule,
-        "trials": f"{_trials(plan)}{_repeats(spec)}",
-        "constraints": _constraints(plan),
-        "epochs": _epochs(plan),
-        "rungs": _rungs(plan),
-        "resources": _resources(plan),
+        "trials": f"{_describe_trial_count(plan)}{_describe_repeats(spec)}",
+        "constraints": _describe_constraints(plan),
+        "epochs": _describe_epochs(plan),
+        "rungs": _describe_rungs(plan),
+        "resources": _describe_resources(plan),
         "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
-        f"at once {'there' if plan.on_cluster else 'here'}": _at_once(plan),
+        f"at once {'there' if plan.on_cluster else 'here'}": _describe_concurrency(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
-        "prior": _prior(spec),
+        "prior": _describe_prior(spec),
         "feasible": ", ".join(one.text for one in spec.constraints),
-        "ends": _ends(spec),
-        "takes": _hours(plan),
-        "costs": _cost(plan),
-        "baseline": _baseline(plan),
-        "confirms": _confirms(plan),
-        "tells": "" if spec.population else _tells(plan.telling),
-        "held out": _held_out(plan.telling),
+        "ends": _describe_limits(spec),
+        "takes": _describe_hours(plan),
+        "costs": _describe_cost(plan),
+        "baseline": _describe_baseline(plan),
+        "confirms": _describe_confirmation(plan),
+        "tells": "" if spec.population else _describe_detectable(plan.telling),
+        "held out": _describe_held_out(plan.telling),
     }
     for name, text in lines.items():
         if text:
             target.print(f"  {name:<12} {text}", soft_wrap=True)
     if plan.offers:
         target.print("on other machines")
-        show(offers_grid(plan.offers), target)
+        print_table(offers_grid(plan.offers), target)
     target.print("first configurations")
-    show(configurations_grid(plan.sample), target)
+    print_table(configurations_grid(plan.sample), target)
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
         ascii_only = not has_blocks(target.encoding)
@@ -176,7 +178,7 @@ def show_plan(plan: Plan, target: Console) -> None:
             target.print(line, soft_wrap=True)
 
 
-def _repeats(spec: Spec) -> str:
+def _describe_repeats(spec: Spec) -> str:
     times = []
     if spec.folds:
         times.append(f"{spec.folds} folds")
@@ -185,18 +187,23 @@ def _repeats(spec: Spec) -> str:
     return f" ({' and '.join(times)} of each configuration)" if times else ""
 
 
-def _resources(plan: Plan) -> str:
+def _describe_resources(plan: Plan) -> str:
     spec, share = plan.spec, plan.devices
     each = f"{share.cpus:g} CPU"
     if share.gpus:
         each += ", a GPU, shared as measured" if spec.resources.gpus == "auto" else f", {share.gpus:g} GPU"
-    text = f"{_workers(spec, each)} a trial"
+    text = f"{_describe_workers(spec, each)} a trial"
     return f"{text} (simulated)" if share.simulated else text
 
 
 def price_line(plan: Plan) -> str:
     """Summarize trials, epochs, time and cost in one line, as far as they are known."""
-    parts = [f"trials {_trials(plan)}", f"epochs {_epochs(plan)}", _hours(plan) if plan.timing else "", _cost(plan)]
+    parts = [
+        f"trials {_describe_trial_count(plan)}",
+        f"epochs {_describe_epochs(plan)}",
+        _describe_hours(plan) if plan.timing else "",
+        _describe_cost(plan),
+    ]
     return "; ".join(part for part in parts if part)
 
 
@@ -244,7 +251,7 @@ def _histogram_dict(one: Histogram) -> Value:
     return {"of": one.of, "present": one.present, "bins": bins}
 
 
-def _at_once(plan: Plan) -> str:
+def _describe_concurrency(plan: Plan) -> str:
     if not plan.concurrent:
         return "none: this machine has too little for a trial"
     more = ", or more if several fit on a GPU and run faster together" if plan.spec.resources.gpus == "auto" else ""
@@ -254,7 +261,7 @@ def _at_once(plan: Plan) -> str:
     return f"{plan.concurrent}{more}"
 
 
-def _workers(spec: Spec, each: str) -> str:
+def _describe_workers(spec: Spec, each: str) -> str:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"
@@ -263,7 +270,7 @@ def _workers(spec: Spec, each: str) -> str:
     return each if workers == 1 else f"{workers} workers of {each}"
 
 
-def _trials(plan: Plan) -> str:
+def _describe_trial_count(plan: Plan) -> str:
     rules = plan.spec.population
     if rules is not None:
         return f"{rules.size} members, and up to {rules.most_trials - rules.size} copies"
@@ -275,19 +282,19 @@ def _trials(plan: Plan) -> str:
     return "no fixed number" + ("" if expected is None else f", about {expected:.0f} within the budget")
 
 
-def _constraints(plan: Plan) -> str:
+def _describe_constraints(plan: Plan) -> str:
     if plan.allowed is None:
         return ""
     met = f"about 1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
     return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
 
 
-def _prior(spec: Spec) -> str:
+def _describe_prior(spec: Spec) -> str:
     beliefs = {one.name: one.belief for one in spec.space.parameters if one.belief is not None}
     return ", ".join(f"{name} {setting(one.value)} ({one.confidence})" for name, one in beliefs.items())
 
 
-def _epochs(plan: Plan) -> str:
+def _describe_epochs(plan: Plan) -> str:
     shortest, longest = plan.lengths
     each = str(longest) if shortest == longest else f"{shortest} to {longest}"
     text = f"{each} a trial" + ("" if plan.epochs is None else f", {plan.epochs} in all")
@@ -297,7 +304,7 @@ def _epochs(plan: Plan) -> str:
     return text
 
 
-def _rungs(plan: Plan) -> str:
+def _describe_rungs(plan: Plan) -> str:
     rungs = plan.rungs
     do = "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
     if not rungs:
@@ -305,14 +312,14 @@ def _rungs(plan: Plan) -> str:
     if len(rungs) > _MANY_RUNGS:
         return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
     reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
-    return f"trials can {do} at epoch {', '.join(map(_rung, rungs))}{reached}"
+    return f"trials can {do} at epoch {', '.join(map(_format_rung, rungs))}{reached}"
 
 
-def _rung(rung: ExpectedRung) -> str:
+def _format_rung(rung: ExpectedRung) -> str:
     return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 
-def _ends(spec: Spec) -> str:
+def _describe_limits(spec: Spec) -> str:
     """Describe the limits that may end the sweep before all trials have ended."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = (
@@ -329,7 +336,7 @@ def _ends(spec: Spec) -> str:
     return " or ".join(reasons)
 
 
-def _hours(plan: Plan) -> str:
+def _describe_hours(plan: Plan) -> str:
     timing, hours = plan.timing, plan.price.hours
     if timing is None:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
@@ -337,12 +344,12 @@ def _hours(plan: Plan) -> str:
     return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
 
 
-def _cost(plan: Plan) -> str:
+def _describe_cost(plan: Plan) -> str:
     """Describe the cost of the GPUs; "" if they have no price."""
     price, hours = plan.spec.resources.price, plan.gpu_hours
     if price is None or not plan.devices.gpus:
         return ""
-    low, high = prices.bounds(price)
+    low, high = prices.find_price_bounds(price)
     each = f"{money(low)} a GPU hour" if low == high else f"{money(low)} to {money(high)} a GPU hour"
     if hours is None:
         return each
@@ -363,15 +370,15 @@ def _offer_row(offer: Offer) -> tuple[str, ...]:
     return (machine.name, f"{machine.gpus:g}", str(offer.at_once), score(machine.epoch_s), takes, costs)
 
 
-def _baseline(plan: Plan) -> str:
+def _describe_baseline(plan: Plan) -> str:
     spec = plan.spec
     if spec.baseline is None:
         return ""
     times = f"{counted(spec.baseline_trials, 'trial')} of its own"
-    return f"{settings(spec.baseline, spec.baseline)}: {times}"
+    return f"{format_settings(spec.baseline, spec.baseline)}: {times}"
 
 
-def _confirms(plan: Plan) -> str:
+def _describe_confirmation(plan: Plan) -> str:
     """Describe the most that the fresh seeds of the finalists take."""
     allowed, confirm = plan.confirming, plan.spec.confirm
     if allowed is None or confirm is None:
@@ -389,7 +396,7 @@ def _confirms(plan: Plan) -> str:
     return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
 
 
-def _tells(one: Detectable) -> str:
+def _describe_detectable(one: Detectable) -> str:
     """Describe which differences between configurations the seeds can detect."""
     if one.configurations == 1:
         return ""
@@ -405,7 +412,7 @@ def _tells(one: Detectable) -> str:
     return f"differences from {one.by_seeds:.2g} on, by {seeds} and {spread}"
 
 
-def _held_out(one: Detectable) -> str:
+def _describe_held_out(one: Detectable) -> str:
     """Describe which differences are within the error of the validation examples, however many seeds are used."""
     if one.examples is None or one.known is None:
         return ""
@@ -421,19 +428,23 @@ def _held_out(one: Detectable) -> str:
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        text = _shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins, ascii_only=ascii_only)
+        text = (
+            _format_shares(one, counts=counts)
+            if one.bins[0].high is None
+            else _draw_bars(one.bins, ascii_only=ascii_only)
+        )
         share = "" if one.present == one.of else f", in {100 * one.present / one.of:.0f} % of them"
         yield f"{one.name}{' ' * (width - cell_len(one.name))}  {text}{share}"
 
 
-def _bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
+def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     highest = max(bin.count for bin in bins)
     heights = _BARS[ascii_only]
     bars = "".join(heights[-(-bin.count * (len(heights) - 1) // highest)] for bin in bins)
     return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
 
 
-def _shares(one: Histogram, *, counts: bool) -> str:
+def _format_shares(one: Histogram, *, counts: bool) -> str:
     cells = []
     for bin in one.bins:
         share = f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %"

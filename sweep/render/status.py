@@ -16,7 +16,7 @@ from rich.text import Text
 from sweep.analysis.live_status import Failure, FinishedTrial, Open, Standing
 from sweep.events import Status
 from sweep.render import STYLES
-from sweep.text import counted, duration, figure, money, printable, roughly, score, settings, trials_named
+from sweep.text import counted, duration, figure, format_settings, money, printable, roughly, score, trials_named
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -83,15 +83,15 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
         (3, _title(standing, state)),
         (0, _progress(standing, now, frame, running=running)),
         (2, _flow("", _counts(standing, now, running=running), frame)),
-        (1, _flow("best", _best(standing), frame)),
-        (4, _flow("rungs", _rungs(standing), frame)),
-        (5, _flow("use", _use(standing) if running else [], frame)),
+        (1, _flow("best", _format_best(standing), frame)),
+        (4, _flow("rungs", _format_rungs(standing), frame)),
+        (5, _flow("use", _format_usage(standing) if running else [], frame)),
     )
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
     shown = [lines[at][1] for at in sorted(by_priority[: frame.height])]
-    shown += _below(standing, frame, frame.height - len(shown), running=running)
-    return [_line(parts, frame) for parts in shown]
+    shown += _format_lower_lines(standing, frame, frame.height - len(shown), running=running)
+    return [_format_line(parts, frame) for parts in shown]
 
 
 def _title(standing: Standing, state: str) -> list[list[_Part]]:
@@ -143,7 +143,7 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     return counts
 
 
-def _best(standing: Standing) -> list[_Part]:
+def _format_best(standing: Standing) -> list[_Part]:
     best, outline = standing.best, standing.outline
     if best is None:
         return [("no trial completed yet", "dim")]
@@ -154,7 +154,7 @@ def _best(standing: Standing) -> list[_Part]:
         whose += f", by the first of {outline.objectives} objectives"
     if standing.confirming:
         whose += " of the search, before the fresh seeds"
-    parameters = (settings(best.params, [name]) for name in outline.varying)
+    parameters = (format_settings(best.params, [name]) for name in outline.varying)
     return [
         (f"{outline.metric} {score(best.value)}", "bold"),
         (whose, "bold"),
@@ -162,7 +162,7 @@ def _best(standing: Standing) -> list[_Part]:
     ]
 
 
-def _rungs(standing: Standing) -> list[_Part]:
+def _format_rungs(standing: Standing) -> list[_Part]:
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
@@ -175,7 +175,7 @@ def _rungs(standing: Standing) -> list[_Part]:
     return [(text, "") for text in texts]
 
 
-def _use(standing: Standing) -> list[_Part]:
+def _format_usage(standing: Standing) -> list[_Part]:
     if standing.over is not None:
         return []
     usage = standing.usage()
@@ -199,7 +199,7 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
     lines: list[list[_Part]] = [[(indent, "")]]
     used, first = len(indent), True
     for text, style in parts:
-        needed = cell_len(_plain(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
+        needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
         if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
             lines.append([(" " * len(indent), "")])
             used, first = len(indent), True
@@ -208,9 +208,9 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
     return lines
 
 
-def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
+def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
-    failures = _failures(standing.failures)
+    failures = _format_failures(standing.failures)
     ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
     at_work = list(standing.running.values()) if running else []
     room -= 1  # an empty line between; small terminals have it too
@@ -242,7 +242,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
             (f"{GAP}{f'{trial.state.epoch}/{trial.of}':>{epochs}}", ""),
             (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
             (f"{GAP}{score(trial.value):>{values}}", "bold"),
-            (f"{GAP}{settings(trial.state.params, standing.outline.varying)}", "dim"),
+            (f"{GAP}{format_settings(trial.state.params, standing.outline.varying)}", "dim"),
         ]
         lines.append(parts)
     if len(shown) < len(running) and room > 1:
@@ -250,7 +250,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
     return lines
 
 
-def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
+def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
     lines: list[list[_Part]] = []
     # FAILED first, then by count
     for (status, kind), failure in sorted(
@@ -270,7 +270,7 @@ def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part
 def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
     value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
     after = f" after {counted(ended.epochs, 'epoch')} in {duration(ended.took_s)}"
-    parameters = settings(ended.params, standing.outline.varying)
+    parameters = format_settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),
         (ended.status.value, STYLES.get(ended.status, "")),
@@ -278,15 +278,15 @@ def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
     ]
 
 
-def _line(parts: Sequence[_Part], frame: Frame) -> Text:
+def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
     line = Text(no_wrap=True)
     for text, style in parts:
-        line.append(_plain(text, ascii_only=frame.ascii_only), style)
+        line.append(_make_printable(text, ascii_only=frame.ascii_only), style)
     line.truncate(frame.width, overflow="crop" if frame.ascii_only else "ellipsis")
     return line
 
 
-def _plain(text: str, *, ascii_only: bool) -> str:
+def _make_printable(text: str, *, ascii_only: bool) -> str:
     """Return a text on one line without unprintable characters, in ASCII if asked."""
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     return plain.encode("ascii", "replace").decode() if ascii_only else plain

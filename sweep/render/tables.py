@@ -23,7 +23,18 @@ from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Params, Status
 from sweep.render import STYLES
-from sweep.text import counted, duration, moment, money, numbered, printable, score, setting, settings, trials_named
+from sweep.text import (
+    counted,
+    duration,
+    format_settings,
+    moment,
+    money,
+    numbered,
+    printable,
+    score,
+    setting,
+    trials_named,
+)
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import SamplingError
@@ -44,23 +55,23 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
 
 
-def show(grid: Grid, target: Console) -> None:
+def print_table(grid: Grid, target: Console) -> None:
     """Print a table; on a terminal that is too narrow, print each row as a block of ``name  value`` lines.
 
     Empty columns are left out.
     """
-    grid = _printable(filled(grid))
+    grid = _printable(remove_empty_columns(grid))
     columns = range(len(grid.columns))
     widths = [_column_width(grid, at) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
-        lines = _blocks(grid, columns)
+        lines = _format_blocks(grid, columns)
     else:
-        lines = _aligned(grid, columns, widths)
+        lines = _align_rows(grid, columns, widths)
     for line in lines:
         target.print(line, soft_wrap=True)
 
 
-def filled(grid: Grid) -> Grid:
+def remove_empty_columns(grid: Grid) -> Grid:
     """Return the table without its empty columns."""
     columns = [at for at in range(len(grid.columns)) if _has_text(grid, at)]
     names = tuple(grid.columns[at] for at in columns)
@@ -87,7 +98,7 @@ def _printable(grid: Grid) -> Grid:
     return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 
-def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
+def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
     numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
@@ -103,7 +114,7 @@ def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Itera
         yield line
 
 
-def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
+def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
     width = max(cell_len(grid.columns[at]) for at in columns)
     for row in grid.rows:
         yield Text()
@@ -122,17 +133,17 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     columns: dict[str, list[str]] = {
         "rank": [str(row.rank) for row in rows],
         "sweep": sweeps,
-        "trial": [_trial_numbers(row) for row in rows],
+        "trial": [_format_trial_numbers(row) for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
-        "batch in parts": [_parts(row) for row in rows],
+        "batch in parts": [_format_parts(row) for row in rows],
         "front": [_optional(row.front) for row in rows],
     }
     for at, (metric, _) in enumerate(ranking.objectives):
         scores = [_score(row, at) for row in rows]
-        columns[metric] = [_mean(one) for one in scores]
+        columns[metric] = [_format_mean(one) for one in scores]
         interval_column = f"95 % of {metric}" if at else "95 %"
-        columns[interval_column] = [_interval(one) for one in scores]
+        columns[interval_column] = [_format_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
 
 
@@ -145,7 +156,7 @@ def _score(row: RankedConfiguration, at: int) -> Score | None:
     return row.scores[at] if row.scores else None
 
 
-def _trial_numbers(row: RankedConfiguration) -> str:
+def _format_trial_numbers(row: RankedConfiguration) -> str:
     return numbered((trial.trial for trial in row.trials), ",", "-")
 
 
@@ -163,7 +174,7 @@ def _verdicts(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str
     return {
         "to the best": [_difference(row) for row in rows],
         "p": [_p_value(row) for row in rows],
-        "verdict": [verdict.words(row, ranking) for row in rows],
+        "verdict": [verdict.describe_verdict(row, ranking) for row in rows],
     }
 
 
@@ -243,7 +254,7 @@ def _status(row: RankedConfiguration) -> str:
     return row.status.value if list(counts) == [row.status] else counted_by(counts)
 
 
-def _parts(row: RankedConfiguration) -> str:
+def _format_parts(row: RankedConfiguration) -> str:
     """Return into how many parts batches were split to fit into memory.
 
     It is shown because batch statistics are computed per part.
@@ -257,14 +268,14 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
     return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
-def _mean(one: Score | None) -> str:
+def _format_mean(one: Score | None) -> str:
     if one is None:
         return ""
     spread = "" if one.std is None else f" ± {one.std:.2g} (n={len(one.values)})"
     return score(one.mean) + spread
 
 
-def _interval(one: Score | None) -> str:
+def _format_interval(one: Score | None) -> str:
     if one is None or one.interval is None:
         return ""
     low, high = one.interval
@@ -275,7 +286,7 @@ def show_finalists(ranking: Ranking, target: Console) -> None:
     """Print the finalists with their scores in the search and with fresh seeds; nothing if no seeds were added."""
     if ranking.confirmed is not None:
         target.print()
-        show(finalists_grid(ranking.confirmed), target)
+        print_table(finalists_grid(ranking.confirmed), target)
 
 
 def finalists_grid(confirmation: Confirmation) -> Grid:
@@ -403,7 +414,7 @@ def _ordinal(number: int) -> str:
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
     """Describe what a stopping rule would have done."""
-    named = settings(replay.winner_params, varying([replay.winner_params, {}]))
+    named = format_settings(replay.winner_params, varying([replay.winner_params, {}]))
     capped = "" if replay.run_cap is None else f", the first {replay.run_cap} configurations of an ordering"
     lines = [
         f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",
@@ -418,7 +429,7 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
     over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
     if replay.if_worse == replay.if_better:
         return [*lines, f"{over}: {_describe_extreme(replay.if_better, replay, metric)}"]
-    went_on = f"{_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
+    went_on = f"{_format_spread(replay.went_on)} of the {replay.cut} trials that were cut short would have continued"
     return [
         *lines,
         f"{over}: {went_on}, with unknown results",
@@ -429,18 +440,19 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
 def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
     saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs) if replay.whole_epochs else 0.0
-    text = f"{_spread(extreme.epochs)} epochs ({saved:.0f} % saved), winner kept in {100 * extreme.winner_kept:.0f} %"
-    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_spread(extreme.lost)}"
+    epochs = f"{_format_spread(extreme.epochs)} epochs ({saved:.0f} % saved)"
+    text = f"{epochs}, winner kept in {100 * extreme.winner_kept:.0f} %"
+    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_format_spread(extreme.lost)}"
 
 
-def _spread(spread: Spread) -> str:
+def _format_spread(spread: Spread) -> str:
     """Format the median and the middle 95 %: ``120 (100 to 140)``."""
     if spread.low == spread.high:
-        return _count(spread.median)
-    return f"{_count(spread.median)} ({_count(spread.low)} to {_count(spread.high)})"
+        return _format_count(spread.median)
+    return f"{_format_count(spread.median)} ({_format_count(spread.low)} to {_format_count(spread.high)})"
 
 
-def _count(value: float) -> str:
+def _format_count(value: float) -> str:
     if math.isinf(value):
         return "all"  # nothing that is kept can be compared
     return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)

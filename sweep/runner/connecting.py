@@ -70,7 +70,7 @@ def backend(
             yield trains
 
 
-def room(address: str, devices: Devices, asked: Resources) -> int:
+def count_concurrent_trials(address: str, devices: Devices, asked: Resources) -> int:
     """Return how many trials of a sweep the cluster at ``address`` runs at once.
 
     Raises:
@@ -81,7 +81,7 @@ def room(address: str, devices: Devices, asked: Resources) -> int:
     workers, aside = asked.workers, asked.processes - asked.workers
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
-        return cluster.share(found.fits(devices, workers, aside), asked.max_share)
+        return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:

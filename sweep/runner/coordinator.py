@@ -16,7 +16,7 @@ from functools import partial
 from msgspec import structs
 
 from sweep.backends import Lost, Order, Progress
-from sweep.contract import Devices, parts
+from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
@@ -27,7 +27,17 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, searched
+from sweep.store.ledger import (
+    Change,
+    Ended,
+    Interrupted,
+    Ledger,
+    Reopened,
+    Reported,
+    SessionChange,
+    Started,
+    number_in_search,
+)
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
@@ -45,7 +55,7 @@ class Hooks:
     tick: Callable[[Coordinator], None] = lambda coordinator: None  # called from time to time; may stop the sweep
     say: Callable[[str], None] = lambda text: None  # print a line for the user
     share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # new GPU shares of running trials
-    at_once: Callable[[float], int] = lambda gpus: parts(1.0, gpus)  # trials that fit at once with so many GPUs each
+    at_once: Callable[[float], int] = lambda gpus: count_parts(1.0, gpus)  # trials at once with so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # see `Order`
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
     inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
@@ -486,7 +496,7 @@ class Coordinator:
         """Update all state with one event, new or replayed; return the resulting change."""
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
-        verdict, heard = None, searched(change)
+        verdict, heard = None, number_in_search(change)
         if heard and (
             isinstance(change, SessionChange) or not change.trial.reopened
         ):  # reopened: they have seen it end

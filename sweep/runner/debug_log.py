@@ -35,7 +35,7 @@ def redirected(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Discard what Ray and TensorFlow print inside the block."""
     with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
         yield

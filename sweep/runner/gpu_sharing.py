@@ -16,7 +16,7 @@ from statistics import geometric_mean
 from sweep.backends import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Params
-from sweep.runner.trials import fits
+from sweep.runner.trials import fits_structure
 from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
 TRIALS = (1, 2, 4, 8)
@@ -112,7 +112,7 @@ class EpochsOnShare:
     examples_per_s: float
 
 
-def joined(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
+def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
     """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
@@ -273,7 +273,7 @@ class Sharing:
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
             epoch = EpochsOnShare(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
-            trial.begun = epoch = joined(trial.begun, epoch)
+            trial.begun = epoch = merge_epochs(trial.begun, epoch)
             if epoch.ended - epoch.begun >= LEAST_S:
                 trial.begun = None
                 self._epochs.append(epoch)
@@ -334,7 +334,9 @@ class Sharing:
     def _peak(self, trial: _SharedTrial) -> float | None:
         """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
         known = self._known_peaks()
-        own = [known[name] for name in known if name == trial.structure or (name and fits(trial.params, name))]
+        own = [
+            known[name] for name in known if name == trial.structure or (name and fits_structure(trial.params, name))
+        ]
         return max(own or known.values(), default=None)
 
     def _shares(self) -> dict[int, float]:
@@ -346,15 +348,15 @@ def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str
     """Return a decision in words."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
-        return f"{_trials(decision.trials)} from now on: {peak}"
+        return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"
     before, after = decision.compared
     told = f"{after.trials} trials per GPU were {decision.gain:.2f} times as fast as {before.trials}"
     if not decision.settled:
-        return f"{told}; {_trials(decision.trials)} from now on, {peak}"
-    return f"{told}; it stays at {_trials(decision.trials)}, {peak}"
+        return f"{told}; {_format_trials_per_gpu(decision.trials)} from now on, {peak}"
+    return f"{told}; it stays at {_format_trials_per_gpu(decision.trials)}, {peak}"
 
 
-def _trials(count: int) -> str:
+def _format_trials_per_gpu(count: int) -> str:
     return "one trial a GPU" if count == 1 else f"{count} trials a GPU"
 
 

@@ -44,7 +44,7 @@ class Limits:
         self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
-        self._highest_price = 0.0 if spec.resources.price is None else prices.bounds(spec.resources.price)[1]
+        self._highest_price = 0.0 if spec.resources.price is None else prices.find_price_bounds(spec.resources.price)[1]
         self._bounds = analysis.BudgetLimits.of(spec)
         self._earlier_s = 0.0  # driving time of earlier sessions
         self._session_s = 0.0  # driving time of this session

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, in_short
 from sweep.events import Params
-from sweep.functions import load_trainable, offers
+from sweep.functions import load_trainable, offers_method
 from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
 from sweep.spec import Spec
@@ -60,13 +60,15 @@ def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDA
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
-def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[RateCurve]:
+def find_learning_rates(
+    spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
+) -> list[RateCurve]:
     """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
     distinct: dict[str, Params] = {}
     for params in sample:
         distinct.setdefault(configuration(_others(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
-    if not offers("try_rates", spec.trainable, folders):
+    if not offers_method("try_rates", spec.trainable, folders):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"

@@ -90,19 +90,19 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
         for one in store_log.read(folder.log)
         if isinstance(one, EpochReported) and one.trial == parent and one.epoch <= epoch
     )
-    known = checkpoints.of_epoch(folder.path, parent or 0, epoch)
+    known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
     try:
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
         (source,) = [one for one in checkpoints.fetched(folder.path, parent or 0) if one.name == Path(known).name]
-        _take_over(folder, objective, source, epochs, started.trial, is_last=True)
+        _take_over_checkpoint(folder, objective, source, epochs, started.trial, is_last=True)
         checkpoints.send(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:
         return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
     return ""
 
 
-def _take_over(
+def _take_over_checkpoint(
     folder: ResultsFolder,
     objective: Objective,
     path: Path,
@@ -121,7 +121,7 @@ def _take_over(
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
-    checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
+    checkpoints.begin_checkpoint(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 
 
 class Memo:
@@ -160,7 +160,7 @@ class Memo:
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
         hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
-        entries = self._entries.get(_key(started, self._folds), [])
+        entries = self._entries.get(_make_memo_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
                 continue
@@ -179,7 +179,7 @@ class Memo:
                     text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
                     self._tell(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
                     continue
-                if changed := inputs.hindrance(end.facts.inputs, self._working_folder, self._import_folders):
+                if changed := inputs.find_hindrance(end.facts.inputs, self._working_folder, self._import_folders):
                     self._tell(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
@@ -206,9 +206,9 @@ class Memo:
         try:
             kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
             for path in sorted({*kept, source}):
-                _take_over(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
+                _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
             checkpoints.send(self._folder.path, trial)
-            return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+            return checkpoints.find_epoch_checkpoint(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
@@ -264,12 +264,12 @@ class Memo:
                     whole = trial.reported == trial.epoch  # false if a repair of the log dropped some epochs
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
                         entry.end, entry.length = begun, trial_epochs(trial.params, info.epochs)
-                        self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
+                        self._entries.setdefault(_make_memo_key(trial.start, info.folds), []).append(entry)
                 case _:
                     pass
 
 
-def _key(started: TrialStarted, folds: object) -> _Key:
+def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     """Return a key that is equal for trials that differ only in their number of epochs.
 
     The fold counts together with the number of folds.

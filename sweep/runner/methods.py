@@ -129,7 +129,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
         if epoch > heard:
-            metrics = _mean([trial.epochs[epoch] for trial in counted])
+            metrics = _average_metrics([trial.epochs[epoch] for trial in counted])
             yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
     if any(trial.paused for trial in trials):
         yield structs.replace(last, trial=configuration, status=Status.INTERRUPTED, waits=True)
@@ -139,7 +139,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
     yield structs.replace(last, trial=configuration, status=status)
 
 
-def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -212,7 +212,7 @@ Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
 
-def check(spec: Spec, folders: Sequence[Path]) -> None:
+def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
     """Raise `InputError` if the user's own searcher or scheduler cannot be built. Built-in ones are not imported."""
     if ":" in spec.method:
         searcher(spec, folders)
@@ -229,7 +229,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
     if ":" in spec.method:
         contract = "sweep.searchers.Searcher"
         own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
-        method = _made("method", spec.method, own)
+        method = _wrap_factory("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
 
 
@@ -239,11 +239,11 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
         found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
-        own = _made("early_terminate", rule.target, found)
+        own = _wrap_factory("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.epochs, own)
 
 
-def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
+def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
     """Return a function like ``factory`` that turns its exceptions into `InputError`, as the user must correct them."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
@@ -289,12 +289,12 @@ def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: 
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
-            past = ledger.ended(_first(log, log_bytes))
+            past = ledger.list_ended_trials(_read_first_events(log, log_bytes))
         used = searcher.learn(past)
         notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
 
 
-def _first(log: Path, log_bytes: int) -> Iterator[Event]:
+def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

@@ -1,4 +1,4 @@
-"""Checks a sweep before its first epoch and predicts what it will do, for `plan`.
+"""Checks a sweep before its first epoch and predicts what it will do, for the command `plan`.
 
 Some settings are known to fail in every trial, even if the trainable reads all its parameters.
 """
@@ -29,12 +29,12 @@ from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, domains
-from sweep.space.domains import Categorical, Constant, Domain, Tied, choices, key
+from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_choices
 from sweep.space.early_terminate import Own
 from sweep.space.feasible_points import allowed_share
 from sweep.spec import Spec
 from sweep.spec.sweep_file import learns
-from sweep.spec.validation import show
+from sweep.spec.validation import describe_value
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
 
@@ -83,7 +83,7 @@ def import_folders(spec_path: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
+def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
     """Return the trainable's source after checking it.
 
     ``here``: the trials run on this machine, so a failing import is an error.
@@ -102,14 +102,14 @@ def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True)
 def own_optimizers(spec: Spec) -> tuple[str, ...]:
     """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
     domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
-    values = [value for domain in domains for value in choices(domain) or ()]
+    values = [value for domain in domains for value in list_choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError for everything that would go wrong in every trial; ``here`` is described in `check`."""
+    """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
     missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
-    wrong = [*_unread(spec, where, source), *without_effect.idle(spec, where, source)]
+    wrong = [*_unread(spec, where, source), *without_effect.find_idle_settings(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
 
@@ -140,7 +140,7 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
-def notes(spec: Spec, source: Source) -> list[str]:
+def list_notes(spec: Spec, source: Source) -> list[str]:
     """Return notes on ignored keys of W&B sweep files, unusual settings and parameters that are perhaps not read."""
     unseen = not_seen_read(spec, source)
     found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
@@ -169,7 +169,7 @@ class Basis:
     machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
-def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
+def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
@@ -214,7 +214,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
         allowed=allowed,
         choosing_s=choosing_s,
         telling=detectable(spec, configurations, basis.known, confirming),
-        offers=tuple(pricing.offers(spec, priced, pruned, measured, basis.machines)),
+        offers=tuple(pricing.list_offers(spec, priced, pruned, measured, basis.machines)),
     )
 
 
@@ -232,14 +232,14 @@ def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None
     objective, own = rehearsed.objectives[0], isinstance(spec.early_terminate, Own)
     learning = method if learns(spec.method) and ":" not in spec.method else None  # one's own may take its time
     try:
-        return pricing.course(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
+        return pricing.rehearse_scheduler(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
     except SweepError:
         raise
     except Exception:
         if not own:
             raise
         # A user's own scheduler may need something that rehearsed epochs lack, such as other metrics.
-        rungs = pricing.course(build, objective, epochs, None).rungs
+        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
         return pricing.Course(rungs, trials and float(trials * epochs))
 
 
@@ -310,7 +310,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
     values = [params[parameter.name] for params in configurations if parameter.name in params]
     distinct = {key(value): value for value in values}
     numbers = [value for value in values if is_number(value)]
-    continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
+    continuous = list_choices(parameter.domain) is None and len(distinct) == len(values) > 3
     if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
         bins = _count_by_value(parameter, values)
     else:
@@ -321,7 +321,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
-    order = [*(choices(parameter.domain) or ()), *numbers, *values]
+    order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
     for value in order:
         counts.setdefault(key(value), 0)
     for value in values:
@@ -356,7 +356,12 @@ def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """
     yield from _values(spec, where, source)
     yield from _lacking(spec, where, source)
-    for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec), *without_effect.ignored(spec, source)):
+    for one in (
+        *_check_workers(spec, source),
+        *_fused(spec, source),
+        *_tpus(spec),
+        *without_effect.ignored(spec, source),
+    ):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
@@ -368,7 +373,9 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     if not source.derives_from(KERAS_TRAINABLE):
         return
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
-    bound = {name: standard_hyperparameters.bounds(name) for name in spec.space.names if _is_bound(name, source)}
+    bound = {
+        name: standard_hyperparameters.get_standard_bounds(name) for name in spec.space.names if _is_bound(name, source)
+    }
     for parameter in spec.space.parameters:
         name = parameter.name
         if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):
@@ -380,7 +387,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
                 path = f"{place}.{name}"
-                what = f"{show(value)}, expected {standard_hyperparameters.expected(bound[name])}"
+                what = f"{describe_value(value)}, expected {standard_hyperparameters.expected(bound[name])}"
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
@@ -418,7 +425,9 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
         case Tied():
             return None
         case Constant() | Categorical():
-            return next((show(value) for value in domains.choices(domain) or () if not bounds.takes(value)), None)
+            return next(
+                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.takes(value)), None
+            )
     low, high = (domains.snap(domain, end) for end in domains.most(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
@@ -436,7 +445,7 @@ def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     yield Problem("training.fuse", what, hint)
 
 
-def _workers(spec: Spec, source: Source) -> Iterator[Problem]:
+def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
     missing = source.lacks(*RANKED_METHODS) if workers > 1 else ()
     if not missing:

@@ -73,7 +73,7 @@ def detectable(
     )
 
 
-def earlier(results: Path, spec: Spec) -> Known | None:
+def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     """Return what the most recent sweep of the same trainable and metric showed, preferably one with repeats.
 
     None if there is no such sweep.
@@ -99,14 +99,14 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     metric = spec.metrics[0].name
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
-    read = reading.read(folder, ranking.COLUMNS)
+    read = reading.read_tables(folder, ranking.COLUMNS)
     ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None
     spread = spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
     best = ranked.best[0]
-    loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
-    return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
+    loss_deviation = ranking.read_deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
 
 
 def _told_by_race(spread: float, seeds: int, finalists: int) -> float:

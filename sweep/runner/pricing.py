@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sweep import prices
 from sweep.analysis import confirmation
-from sweep.contract import Devices, Trainable, parts
+from sweep.contract import Devices, Trainable, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable, load_trainable
@@ -84,7 +84,7 @@ Method: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
 """Makes the searcher of a rehearsal, by its number, and how good configurations are in it by each objective."""
 
 
-def course(
+def rehearse_scheduler(
     build: Callable[[], Scheduler],
     objective: Objective,
     epochs: int,
@@ -163,7 +163,12 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
         limits.append(budget.gpu_hours * 3600 / (gpus * concurrent))
-    if budget.money and gpus and spec.resources.price is not None and (most := prices.bounds(spec.resources.price)[1]):
+    if (
+        budget.money
+        and gpus
+        and spec.resources.price is not None
+        and (most := prices.find_price_bounds(spec.resources.price)[1])
+    ):
         limits.append(budget.money * 3600 / (gpus * concurrent * most))
     if limits and min(limits) < seconds:
         seconds = min(limits)
@@ -199,13 +204,13 @@ class Offer:
     cost: float | None
 
 
-def offers(
+def list_offers(
     spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
 ) -> list[Offer]:
     """Return the expected time and cost on each machine, assuming that trials keep all its GPUs busy."""
     found = []
     for machine in machines:
-        at_once = max(parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
+        at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         there = timing
         if machine.epoch_s is not None:
             beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)
@@ -218,7 +223,9 @@ def offers(
 EPOCH_LENGTH = "steps_per_epoch"
 
 
-def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]) -> Timing | None:
+def find_earlier_times(
+    results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
+) -> Timing | None:
     """Return the times of the most recent sweep of the same trainable, from the start of its log, or None.
 
     Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
@@ -246,7 +253,9 @@ def earlier(results: Path, trainable: str, simulated_gpus: int | None, sample: S
     return None
 
 
-def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]) -> Timing:
+def measure_epoch_times(
+    spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]
+) -> Timing:
     """Train two epochs of the first two configurations in this process and measure them.
 
     Raises:
@@ -259,7 +268,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)
             trainable.begin(assignment)
-            trained_s, epoch_s = _timed(trainable, assignment.epochs)
+            trained_s, epoch_s = _time_epochs(trainable, assignment.epochs)
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
         if isinstance(trainable, FunctionTrainable):
@@ -270,7 +279,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 
 
-def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
+def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
     """Train two epochs of each phase of a trial.
 
     Return the seconds spent on them, and the average seconds per epoch over the whole trial.

@@ -20,7 +20,7 @@ from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
-from sweep.functions import load_trainable, offers
+from sweep.functions import load_trainable, offers_method
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.runner import planning
 from sweep.runner.resuming import ResumableSweep, reopen
@@ -93,7 +93,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     Raises:
         InputError: if there is no single best configuration.
     """
-    found = ranking.rank([analysis.read(folder)])
+    found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
         raise folder.none_completed()
     if len(found.best) > 1:
@@ -108,7 +108,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     return sorted(completed, key=lambda trial: first.ranked(trial.metrics))
 
 
-def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
+def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
     """Return a checkpoint of a trial, or of the best trial, with what is known about it.
 
     Scores refer to the ``last`` epoch.
@@ -118,18 +118,18 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
     """
     trial = winner(folder) if trial is None else trial
     state, reports = history(folder, trial)
-    kept = {_number(path): path for path in checkpoints.fetched(folder.path, trial)}
+    kept = {_parse_epoch_number(path): path for path in checkpoints.fetched(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
     if number is None:
         what = f"has no checkpoint of epoch {epoch}"
-        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_listed(sorted(kept))}")
+        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
     try:
         manifest = checkpoints.verify(kept[number])
     except checkpoints.Damaged as error:
-        whole = [other for other in sorted(kept) if _manifest(kept[other])]
-        hint = f"kept as well is epoch {_listed(whole)}: --epoch {whole[-1]}" if whole else ""
+        whole = [other for other in sorted(kept) if _read_manifest(kept[other])]
+        hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}" if whole else ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     told = {report.epoch: report for report in manifest.reports} | reports
@@ -145,7 +145,7 @@ def find(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> Kep
     )
 
 
-def begin(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
+def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
     """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError`.
 
     Arguments:
@@ -207,31 +207,31 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     if epoch == "last":
         return max(kept)
     if epoch == "best":
-        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _manifest(path))}
+        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _read_manifest(path))}
         return min(whole, key=lambda number: (whole[number], number), default=max(kept))
     return epoch if epoch in kept else None
 
 
-def _manifest(path: Path) -> Manifest | None:
+def _read_manifest(path: Path) -> Manifest | None:
     try:
         return checkpoints.verify(path)
     except checkpoints.Damaged:
         return None
 
 
-def _number(path: Path) -> int:
+def _parse_epoch_number(path: Path) -> int:
     digits = path.name.removeprefix("epoch-")
     return int(digits) if digits.isdecimal() else -1
 
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
-    others = sorted(checkpoints.trials(folder.path))
-    have = f"those that did: {_listed(others)}" if others else "no trial of this sweep has one"
+    others = sorted(checkpoints.list_trials(folder.path))
+    have = f"those that did: {_format_numbers(others)}" if others else "no trial of this sweep has one"
     why = "the best completed trials keep theirs (checkpoint.trials)"
     return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _format_numbers(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:SHOWN]))
     return shown + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
@@ -313,7 +313,7 @@ def evaluate_tests(
             if is_over():
                 break
             try:
-                restored = begin(find(folder, trial), given, trainable)
+                restored = begin_trial(find_checkpoint(folder, trial), given, trainable)
                 trainable = restored.trainable
                 metrics = _run_test(trainable)
             except InputError as error:
@@ -344,7 +344,7 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
     """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
     try:
-        return offers("test", spec.trainable, folder.read_info().import_folders or (), given)
+        return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # any error of the user's code
         return True
 

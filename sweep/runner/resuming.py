@@ -14,7 +14,7 @@ from typing import TypeGuard
 
 from sweep.errors import Problem, StoreError, refuse
 from sweep.events import Value
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.spec.validation import flow
 from sweep.store.folder import ResultsFolder
 from sweep.text import shortened
@@ -60,17 +60,17 @@ class Difference:
         return any(self.path == known or self.path.startswith(f"{known}.") for known in CHANGEABLE)
 
 
-def differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
     """Yield the differences of two resolved sweep files.
 
     Mappings are compared key by key, and lists of equally many mappings item by item.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys([*before, *after]):
-            yield from differences(before.get(key), after.get(key), (*keys, key))
+            yield from find_differences(before.get(key), after.get(key), (*keys, key))
     elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
         for at, pair in enumerate(zip(before, after, strict=True)):
-            yield from differences(*pair, (*keys, at))
+            yield from find_differences(*pair, (*keys, at))
     elif json.dumps(before) != json.dumps(after):  # as text, because 1 and 1.0 train differently
         yield Difference(keys, before, after)
 
@@ -90,11 +90,13 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    spec = parse(info.spec_text, str(folder.info))
+    spec = parse_spec(info.spec_text, str(folder.info))
     if assignments:
         before = spec.to_json_dict()
-        spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
-        refuse(_problems(differences(before, spec.to_json_dict()), "--set "))
+        spec = parse_spec(
+            info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
+        )
+        refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
     return ResumableSweep(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
@@ -111,24 +113,24 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     """
     reopened = reopen(results, spec.name)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
-    before = parse(json.dumps(known), str(reopened.folder.info)).to_json_dict()
+    before = parse_spec(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
     if spec.chosen:  # a sweep keeps to what was chosen when it began
         keys = ("method", "early_terminate") if spec.chosen[1] else ("method",)
         now |= {key: before[key] for key in keys}
     if not spec.names_first_rung:
         now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
-    found = list(differences(before, now))
+    found = list(find_differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
     refuse(_problems(found, f"{file}: "))
     content = reopened.spec.to_json_dict()
     for one in found:
         first, *rest = one.keys
-        content[str(first)] = _with(content.get(str(first)), rest, one.after)
+        content[str(first)] = _replace_value(content.get(str(first)), rest, one.after)
     text = json.dumps(_without_nulls(content))
     lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
-    return replace(reopened, spec=parse(text, str(file)), file=_without_nulls(now)), lines
+    return replace(reopened, spec=parse_spec(text, str(file)), file=_without_nulls(now)), lines
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
@@ -142,7 +144,7 @@ def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in content.items() if value is not None}
 
 
-def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
+def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     """Return a copy of plain data with another value at a path."""
     if not keys:
         return value
@@ -150,10 +152,10 @@ def _with(content: Value, keys: Sequence[str | int], value: Value) -> Value:
     if isinstance(content, list):
         items = []
         for index, item in enumerate(content):
-            items.append(_with(item, rest, value) if index == first else item)
+            items.append(_replace_value(item, rest, value) if index == first else item)
         return items
     mapping = content if isinstance(content, dict) else {}
-    return {**mapping, str(first): _with(mapping.get(str(first)), rest, value)}
+    return {**mapping, str(first): _replace_value(mapping.get(str(first)), rest, value)}
 
 
 def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.runner import restoring
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.space.expressions import Expression
-from sweep.spec import Spec, parse, resolved
+from sweep.spec import Spec, parse_spec, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder, free_name
 
@@ -43,7 +43,7 @@ class RetrainingOptions:
     assignments: Sequence[str] = ()  # changes to keys of its file
 
 
-def prepare(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
+def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
     trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data
@@ -63,7 +63,7 @@ def prepare(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
-    for metric in _metrics(keys):
+    for metric in _list_metrics(keys):
         metric.pop("target", None)  # a target would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
@@ -72,7 +72,7 @@ def prepare(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: no data is held out."] if all_data else []
     text = resolved.file_text(keys, comments)
-    spec = parse(text, "retrain", wanted.assignments)
+    spec = parse_spec(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
         "command": "retrain",
         "sweep": folder.name,
@@ -123,11 +123,11 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
     keys["constraints"] = kept
     training = keys.get("training")
     keys["training"] = {**(training if isinstance(training, dict) else {}), "all_data": True}
-    for metric in _metrics(keys):
+    for metric in _list_metrics(keys):
         metric["name"] = str(metric["name"]).removeprefix("val_")
 
 
-def _metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
+def _list_metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
     """Return the metrics in a sweep file, whichever key has them; changing them changes the file."""
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]

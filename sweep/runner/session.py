@@ -37,7 +37,7 @@ from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields
 from sweep.text import counted
 
-__all__ = ["Options", "Outcome", "Session", "SweepSource", "View", "resume", "run"]
+__all__ = ["Options", "Outcome", "Session", "SweepSource", "View", "resume_sweep", "run_sweep"]
 
 MakeView: TypeAlias = Callable[[ResultsFolder, TextIO], View]
 """Builds the view of a session from its results folder and the terminal."""
@@ -55,7 +55,7 @@ class SweepSource:
     file: Mapping[str, Value] | None = None  # see `ResumableSweep`
 
 
-def run(
+def run_sweep(
     training: SweepSource,
     text: str,
     results: Path,
@@ -73,7 +73,7 @@ def run(
         InputError: before anything is trained.
     """
     spec, folders = training.spec, training.import_folders
-    methods.check(spec, folders)
+    methods.check_author_methods(spec, folders)
     _check_inline(spec, options)
     info: Fields = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -103,7 +103,9 @@ def run(
             raise
 
 
-def resume(sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None) -> Outcome:
+def resume_sweep(
+    sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None
+) -> Outcome:
     """Resume a sweep from its log; ``given`` is described in `SweepSource`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
@@ -214,7 +216,7 @@ class Session:
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,
-            settings=without_effect.settings(spec),
+            settings=without_effect.list_changed_settings(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",
@@ -256,7 +258,7 @@ class Session:
                 share=partial(backends.write_shares, job),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
-                kept=partial(checkpoints.of_epoch, folder.path),
+                kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
                 inherit=partial(inherit, folder, spec.objectives[0]),
                 memo=Memo(folder, info, spec.objectives[0], view.say) if options.memo and not spec.population else None,
             )
@@ -416,4 +418,4 @@ def note_other_code(folder: ResultsFolder) -> None:
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
-    tables.write_configurations(folder, ranking.columns(ranking.rank([analysis.read(folder)])))
+    tables.write_configurations(folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)])))

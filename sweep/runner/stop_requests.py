@@ -47,7 +47,7 @@ class Ending:
     @contextmanager
     def heeded(self, before: str) -> Iterator[None]:
         """Handle signals inside the block. Raises `Interrupted`, with the message ``before``, if one came earlier."""
-        with interruption.heard(self.first, self.second, breaks=self._embedded) as signals:
+        with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
             signals.check(before)
             try:
@@ -136,7 +136,7 @@ def touch(stop_file: Path) -> None:
         stop_file.touch()
 
 
-def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
+def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
     """Stop a sweep or one of its trials, wait until it has stopped, and return the result in words.
 
     Raises:
@@ -234,7 +234,7 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
         (folder.requests / request.file_name).unlink()
     if (store := folder.store) is not None:
         with suppress(StoreError):
-            remote.withdraw_request(store, request.file_name)
+            remote.withdraw_stored_request(store, request.file_name)
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:

@@ -79,7 +79,9 @@ class Throughput:
 Measure = Callable[[SettingsCombination], Measured]
 
 
-def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int) -> Throughput:
+def measure_throughput(
+    spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int
+) -> Throughput:
     """Measure settings for a configuration on up to ``most_replicas`` devices.
 
     Raises:

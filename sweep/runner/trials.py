@@ -270,7 +270,7 @@ class AuxiliaryTrials:
         return self._race
 
 
-def runs(ledger: Ledger, spec: Spec) -> list[Run]:
+def make_runs(ledger: Ledger, spec: Spec) -> list[Run]:
     """Convert the ledger's trials for `confirmation`."""
     objective = spec.objectives[0]
 
@@ -288,7 +288,7 @@ def race(ledger: Ledger, spec: Spec) -> Race:
     if confirm is None:
         return Race()
     rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
-    return confirmation.run(runs(ledger, spec), rules)
+    return confirmation.run_race(make_runs(ledger, spec), rules)
 
 
 LOOK_AHEAD = 64
@@ -355,9 +355,9 @@ class Upcoming:
         others = {structure for name, held in self._held.items() if name != worker for structure in held}
         unheld: tuple[int, Params] | None = None
         for trial, params in self._next():
-            if any(fits(params, structure) for structure in own):
+            if any(fits_structure(params, structure) for structure in own):
                 return trial, params
-            if unheld is None and not any(fits(params, structure) for structure in others):
+            if unheld is None and not any(fits_structure(params, structure) for structure in others):
                 unheld = trial, params
         return unheld or first
 
@@ -385,7 +385,7 @@ class Upcoming:
         return params
 
 
-def fits(params: Params, structure: str) -> bool:
+def fits_structure(params: Params, structure: str) -> bool:
     """Return whether a trial with these parameters would build this structure."""
     return Hyperparameters(params).agree(_reads(structure))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sweep import keras_backend, standard_hyperparameters
 from sweep.errors import Problem
 from sweep.inspection import KERAS_TRAINABLE, Source
-from sweep.space.domains import choices
+from sweep.space.domains import list_choices
 from sweep.spec import Spec
 from sweep.spec.blocks import Training
 from sweep.text import setting
@@ -16,7 +16,7 @@ from sweep.text import setting
 BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items()}
 
 
-def settings(spec: Spec) -> tuple[str, ...]:
+def list_changed_settings(spec: Spec) -> tuple[str, ...]:
     """Return the keys of `training` whose values differ from their defaults."""
     return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
 
@@ -31,7 +31,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
     elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
-    asked = [name for name in settings(spec) if name not in elsewhere]
+    asked = [name for name in list_changed_settings(spec) if name not in elsewhere]
     for name in source.reads_of_its_trial_not(asked, "training"):
         value = setting(spec.training[name])
         what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
@@ -39,7 +39,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         yield Problem(f"training.{name}", what, hint)
 
 
-def idle(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield the standard hyperparameters that have no effect with the author's own methods or model."""
     why = source.idle()
     for name in spec.space.names:
@@ -67,7 +67,7 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 def _may_be_a_plateau(spec: Spec) -> bool:
     domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
-    return any("plateau" in (choices(domain) or ("plateau",)) for domain in domains)
+    return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
 
 
 def another_backend(where: str, source: Source) -> Iterator[Problem]:

@@ -53,7 +53,7 @@ The objective has the other objectives of the sweep as its ``others``.
 """
 
 
-def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
+def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
     """Return why a trial is pruned, such as ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``.
 
     ``loss`` and ``cutoff`` are losses, of which lower is better; the text has the metric's values.
@@ -65,7 +65,7 @@ def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: flo
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
 
-def standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
+def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
     """Return the state of a trial in words, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"

@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from sweep.events import EpochReported, Event
-from sweep.schedulers import Factory, Scheduler, reason
+from sweep.schedulers import Factory, Scheduler, describe_reason
 from sweep.schedulers.non_dominated import (
     NonDominatedOrder,
     NonDominatedPromotionScheduler,
-    describe,
+    describe_losses,
     describe_rank,
 )
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
@@ -97,7 +97,7 @@ class _Stopping(Generic[R]):
         self._objective = objective
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return early_terminate.decision_epochs(self._rule, epochs)
+        return early_terminate.compute_decision_epochs(self._rule, epochs)
 
 
 class AshaScheduler(_Stopping[Asha]):
@@ -112,7 +112,7 @@ class AshaScheduler(_Stopping[Asha]):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)]
-        self._shares = _shares(rule, epochs)
+        self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
@@ -127,7 +127,7 @@ class AshaScheduler(_Stopping[Asha]):
         if cutoff is None or -loss >= cutoff:
             return None
         self._stopped.add(event.trial)
-        return reason("asha", self._objective, loss, event.epoch, -cutoff)
+        return describe_reason("asha", self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
         """Return the bracket of a trial, drawn by its number alone; brackets with more rungs are more likely."""
@@ -161,7 +161,7 @@ class NonDominatedAshaScheduler(AshaScheduler):
             return None
         self._stopped.add(event.trial)
         rank = describe_rank(order, event.trial, room)
-        return f"{describe('asha', self._objective, losses, event.epoch)}, {rank}"
+        return f"{describe_losses('asha', self._objective, losses, event.epoch)}, {rank}"
 
 
 class _Rung:
@@ -185,7 +185,7 @@ def _bracket(trial: int, shares: tuple[float, ...]) -> int:
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 
-def _shares(rule: Asha, epochs: int) -> tuple[float, ...]:
+def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket. A rung at the last epoch counts, although nothing is decided there."""
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
@@ -208,7 +208,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         super().__init__(rule, objective)
         self._reached = {
             epoch: RankHeaps(lambda count: int(count / rule.eta))
-            for epoch in early_terminate.decision_epochs(rule, epochs)
+            for epoch in early_terminate.compute_decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
 
@@ -227,7 +227,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         cutoff = reached.upper
         if cutoff is None or judged <= cutoff:
             return None
-        return reason("hyperband", self._objective, judged, event.epoch, cutoff)
+        return describe_reason("hyperband", self._objective, judged, event.epoch, cutoff)
 
 
 @dataclass(slots=True)
@@ -250,7 +250,7 @@ class MedianScheduler(_Stopping[Median]):
 
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
-        judged = early_terminate.decision_epochs(rule, epochs)
+        judged = early_terminate.compute_decision_epochs(rule, epochs)
         self._means = {epoch: RankHeaps(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
@@ -271,7 +271,7 @@ class MedianScheduler(_Stopping[Median]):
         if median is None or run.best <= median:
             return None
         self._stopped.add(event.trial)
-        return reason("median", self._objective, run.best, event.epoch, median)
+        return describe_reason("median", self._objective, run.best, event.epoch, median)
 
     def _advance(self, run: _Run, epoch: int, loss: float) -> None:
         if run.count:  # its mean stayed the same at epochs without an objective

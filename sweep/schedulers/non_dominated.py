@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.contract import parts
+from sweep.contract import count_parts
 from sweep.events import EpochReported, Event
 from sweep.schedulers.promotion import PausingScheduler
 from sweep.space import early_terminate
@@ -113,7 +113,7 @@ class NonDominatedOrder:
         return np.asarray((losses - low) / np.where(high > low, high - low, 1.0))
 
 
-def describe(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
+def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
     """Return the state of a trial in words, such as ``asha: val_loss 0.61 and size 120 at epoch 3``."""
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
@@ -136,7 +136,9 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: AshaPromotion, objective: Objective, epochs: int) -> None:
-        super().__init__(rule.type, objective, early_terminate.decision_epochs(rule, epochs), rule.min_completed)
+        super().__init__(
+            rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), rule.min_completed
+        )
         self._eta = rule.eta
         self._capped = rule.is_capped(several=True)
         self._orders = {rung: NonDominatedOrder() for rung in self._rungs}
@@ -173,7 +175,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         self._pause(trial, epoch, loss)
         order = self._orders[epoch]
         order.add(trial, self._last_losses[trial])
-        room = parts(len(order), self._eta)
+        room = count_parts(len(order), self._eta)
         for one in order.best(room):
             if self._capped and self._promoted[epoch] >= room:
                 return
@@ -189,8 +191,8 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def _describe(self, trial: int, epoch: int) -> str:
         """Return why a paused trial never continued."""
         order = self._orders[epoch]
-        where = describe(self._kind, self._objective, self._last_losses[trial], epoch)
-        room = parts(len(order), self._eta)
+        where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
+        room = count_parts(len(order), self._eta)
         if not room:
             return f"{where}, from where too few came for one to go on"
         return f"{where}, {describe_rank(order, trial, room)}"

@@ -16,9 +16,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.contract import parts
+from sweep.contract import count_parts
 from sweep.events import EpochReported, Event, Status, TrialEnded
-from sweep.schedulers import reason, standing
+from sweep.schedulers import describe_reason, describe_standing
 from sweep.space import early_terminate
 from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -94,7 +94,7 @@ class PausingScheduler:
         """Process the end of a trial, whose worker is free now."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
-        self._paused[trial] = _Pause(epoch, loss, standing(self._kind, self._objective, loss, epoch))
+        self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
     def _why(self, pause: _Pause) -> str:
         """Return why a paused trial never continued."""
@@ -113,7 +113,7 @@ class PromotionScheduler(PausingScheduler):
         kind, self._capped, min_completed = "pasha", False, 1
         if isinstance(rule, AshaPromotion):
             kind, self._capped, min_completed = "asha_promotion", rule.is_capped(several=False), rule.min_completed
-        super().__init__(kind, objective, early_terminate.decision_epochs(rule, epochs), min_completed)
+        super().__init__(kind, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
         self._promoted = dict.fromkeys(self._rungs, 0)  # number of trials that have continued from each rung
@@ -138,7 +138,7 @@ class PromotionScheduler(PausingScheduler):
 
     def _room(self, epoch: int) -> int:
         """Return how many of the trials that reached a rung may continue."""
-        return parts(len(self._scores[epoch]), self._eta)
+        return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, place: int) -> None:
         """Resume the trial of a rank (``place``, from 0) at a rung if that is good enough and it is paused there."""
@@ -153,10 +153,10 @@ class PromotionScheduler(PausingScheduler):
     def _why(self, pause: _Pause) -> str:
         room = self._room(pause.epoch)
         if not room:
-            where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+            where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
             return f"{where}, from where too few came for one to go on"
         cutoff, _ = self._scores[pause.epoch][room - 1]
-        return reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
+        return describe_reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
 
 
 class PashaScheduler(PromotionScheduler):
@@ -228,7 +228,7 @@ class FreezeThawScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
-        super().__init__("freeze_thaw", objective, early_terminate.decision_epochs(rule, epochs))
+        super().__init__("freeze_thaw", objective, early_terminate.compute_decision_epochs(rule, epochs))
         self._share = rule.share
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
@@ -270,7 +270,7 @@ class FreezeThawScheduler(PausingScheduler):
             del self._paused[trial]
 
     def _why(self, pause: _Pause) -> str:
-        where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+        where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
         if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
         predicted = self._objective.of_loss(pause.loss - self._expected(0.0)[pause.epoch])

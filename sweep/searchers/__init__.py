@@ -25,9 +25,9 @@ class Searcher(Protocol):
     def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from ended trials of other sweeps, before any event; return how many of them count.
 
-        ``past`` comes from `sweep.store.ledger.ended` and must be the same in every session. Only trials that lie in
-        this space count (`Space.adopt`), and none if the method does not learn from results. Their configurations may
-        be suggested again.
+        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Only trials
+        that lie in this space count (`Space.adopt`), and none if the method does not learn from results. Their
+        configurations may be suggested again.
         """
 
     def suggest(self, number: int) -> Params | None:

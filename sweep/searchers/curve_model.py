@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from sweep.searchers.gaussian_process import Array, GaussianProcess, KernelParameters, fit
+from sweep.searchers.gaussian_process import Array, GaussianProcess, KernelParameters, fit_kernel_parameters
 
 FEWEST = 3
 """Minimum number of results for a rung above the first to count."""
@@ -119,7 +119,7 @@ def fit_rungs(rungs: Sequence[Results], features: Array, owners: NDArray[np.intp
     found = []
     for level in _levels(rungs):
         chosen = spread_choice(level.own, MOST_FITTED)
-        found.append(fit(owners, features[np.array(level.trials)[chosen]], level.own[chosen]))
+        found.append(fit_kernel_parameters(owners, features[np.array(level.trials)[chosen]], level.own[chosen]))
     return found
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sweep.events import Params, Value, is_number
 from sweep.searchers.points import Draw
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, choices, is_log, key
+from sweep.space.domains import Categorical, is_log, key, list_choices
 from sweep.space.draws import from_unit, to_unit
 
 Rows: TypeAlias = NDArray[np.float64]
@@ -40,7 +40,7 @@ class Encoding:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        varying = [one for one in space.parameters if one.drawn and len(choices(one.domain) or (0, 1)) > 1]
+        varying = [one for one in space.parameters if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1]
         self._axes = tuple(_Axis.of(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
         self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
@@ -137,11 +137,11 @@ class _Axis:
 
     @classmethod
     def of(cls, parameter: Parameter) -> _Axis:
-        values = choices(parameter.domain)
+        values = list_choices(parameter.domain)
         if values is None:
             units = np.linspace(0.0, 1.0, BELIEF_POINTS)
         elif isinstance(parameter.domain, Categorical):
-            values, units = _spread(values)
+            values, units = _assign_units(values)
         else:
             units = np.array([to_unit(parameter.domain, value) for value in values])
         middles = ((units[1:] + units[:-1]) / 2).tolist()
@@ -215,7 +215,7 @@ def _are_ordered(values: Sequence[Value]) -> bool:
     return 2 < len(values) == len(set(numbers))
 
 
-def _spread(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
+def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
     """Return the values of a list with their units; numbers are sorted and placed on their scale, others evenly."""
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)

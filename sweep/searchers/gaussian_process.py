@@ -94,7 +94,7 @@ class GaussianProcess:
         return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
 
 
-def fit(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
+def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
     """Return the most probable parameters for values at points; the values have mean 0 and deviation 1."""
     size = int(owners.max()) + 1
     loss = _Loss(owners, features, values)

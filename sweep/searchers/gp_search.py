@@ -64,7 +64,7 @@ class _Result:
     violation: float
 
 
-def _put_together(results: Sequence[_Result]) -> Results:
+def _combine_results(results: Sequence[_Result]) -> Results:
     """Return the results of one rung in the form that the model takes."""
     return Results(
         tuple(one.place for one in results),
@@ -200,7 +200,7 @@ class GaussianProcessSearcher:
         found: dict[Rung, list[_Result]] = {rung: [] for rung in self._rungs}
         for result in results:
             found[result.rung].append(result)
-        return [_put_together(several) for several in found.values() if several]
+        return [_combine_results(several) for several in found.values() if several]
 
     def _pending(self) -> list[list[int]]:
         """Return for each rung the running trials that reach it next."""

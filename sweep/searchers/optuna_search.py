@@ -28,10 +28,10 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweep.events import JUDGED, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
-from sweep.searchers.optuna_storage import ToldTrials, quiet
+from sweep.searchers.optuna_storage import ToldTrials, silence_optuna
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, contains, key, list_choices, snap
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
@@ -44,7 +44,7 @@ def distribution(domain: Domain) -> BaseDistribution:
     """Return Optuna's distribution of a domain, or `UNIT` if it has no equivalent."""
     match domain:
         case Categorical(probabilities=None):
-            return CategoricalDistribution([key(value) for value in choices(domain) or ()])
+            return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
         case IntUniform(low, high, None, log=True):
             return IntDistribution(low, high, log=True)
         case IntUniform(low, high, q, log=False):
@@ -57,7 +57,7 @@ def distribution(domain: Domain) -> BaseDistribution:
             return UNIT
 
 
-def encode(domain: Domain, value: Value) -> Any:
+def encode_value(domain: Domain, value: Value) -> Any:
     """Return a value in Optuna's representation."""
     known = distribution(domain)
     if isinstance(known, CategoricalDistribution):
@@ -71,7 +71,7 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
     match distribution(domain):
         case CategoricalDistribution(choices=labels):
             label = trial.suggest_categorical(name, labels)
-            return (choices(domain) or ())[labels.index(label)]
+            return (list_choices(domain) or ())[labels.index(label)]
         case IntDistribution(low=low, high=high, step=step, log=log):
             return trial.suggest_int(name, low, high, step=step, log=log)
         case FloatDistribution(low=low, high=high, step=step, log=log) as known:
@@ -121,7 +121,7 @@ class TPESampler(samplers.TPESampler):
             group=group,
             constant_liar=True,  # running trials count as bad, so that concurrent workers get different points
         )
-        self._common = common(space) if multivariate and not group else None
+        self._common = list_common_distributions(space) if multivariate and not group else None
         self._believed = {one.name: one for one in space.parameters if one.belief is not None}
         self._trials = trials
 
@@ -146,7 +146,7 @@ def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
     The number is an index for choices, and between 0 and 1 for values that Optuna cannot draw.
     """
     if isinstance(known, CategoricalDistribution):
-        return (choices(domain) or ())[int(number)]
+        return (list_choices(domain) or ())[int(number)]
     if known == UNIT and not isinstance(domain, Uniform):
         return from_unit(domain, number)
     return int(number) if isinstance(known, IntDistribution) else number
@@ -160,13 +160,13 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5)
-        self._common = common(space)
+        self._common = list_common_distributions(space)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._common
 
 
-def common(space: Space) -> dict[str, BaseDistribution]:
+def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return the distributions of the parameters that every trial has and that vary, in the order of Optuna's draws."""
     known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
@@ -214,7 +214,7 @@ class OptunaSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
-        with quiet(), closing(self._sampler_draws(number)) as draws:
+        with silence_optuna(), closing(self._sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
             believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would still draw at random
             either = rest if believes else chain(draws, rest)
@@ -235,7 +235,7 @@ class OptunaSearcher:
 
     def study(self) -> optuna.Study:
         """Return all trials as an Optuna study: those of other sweeps, then the others in the order of their start."""
-        with quiet():
+        with silence_optuna():
             return self._study(0)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
@@ -288,7 +288,7 @@ class OptunaSearcher:
             if is_here and parameter.drawn:
                 point.add(parameter, event.params[name])
         if self._method == "nsga2":
-            with quiet():
+            with silence_optuna():
                 self._take_notes(event.trial, point)
         return point
 
@@ -366,7 +366,7 @@ class _AskedPoint:
 
     def add(self, parameter: Parameter, value: Value) -> None:
         self.distributions[parameter.name] = distribution(parameter.domain)
-        self.params[parameter.name] = encode(parameter.domain, value)
+        self.params[parameter.name] = encode_value(parameter.domain, value)
 
 
 class _Range:

@@ -25,7 +25,7 @@ VIOLATED = "constraints"
 _ID = 0
 
 
-def _refuse(*given: Any, **named: Any) -> NoReturn:
+def _refuse_writing(*given: Any, **named: Any) -> NoReturn:
     raise NotImplementedError("a sweep is what its log says; nothing is written here")
 
 
@@ -108,7 +108,7 @@ class ToldTrials(BaseStorage):
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
         self.notes = {**self.notes, key: value}
 
-    create_new_study = delete_study = get_all_studies = set_study_user_attr = _refuse
+    create_new_study = delete_study = get_all_studies = set_study_user_attr = _refuse_writing
 
 
 def frozen(
@@ -137,7 +137,7 @@ def frozen(
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_optuna() -> Iterator[None]:
     """Suppress Optuna's log messages and its warnings about experimental features, which do not concern our users."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -242,6 +242,6 @@ class WatchedStudies(BaseStorage):
             raise KeyError(study_id)
         return self._sweeps[study_id]
 
-    create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse
-    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse
-    set_trial_user_attr = set_trial_system_attr = _refuse
+    create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse_writing
+    create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse_writing
+    set_trial_user_attr = set_trial_system_attr = _refuse_writing

@@ -24,8 +24,8 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
-from sweep.searchers.optuna_storage import VIOLATED, frozen, quiet
-from sweep.space.domains import Domain, IntUniform, Range, Uniform, choices, is_log, key, most, quantum, snap
+from sweep.searchers.optuna_storage import VIOLATED, frozen, silence_optuna
+from sweep.space.domains import Domain, IntUniform, Range, Uniform, is_log, key, list_choices, most, quantum, snap
 
 _WIDE = 4.0  # standard deviations of a normal distribution on its axis; more if values lie beyond
 _STATES = {
@@ -67,7 +67,7 @@ class Axis:
             case FloatDistribution():
                 return float(value)  # type: ignore[arg-type]  # or that all are numbers
             case _:
-                return self._known[_like(value, self._known)]
+                return self._known[_find_known_key(value, self._known)]
 
     def holds(self, value: Value) -> bool:
         """Return whether the axis can represent a value."""
@@ -75,7 +75,7 @@ class Axis:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
             case _:
-                return _like(value, self._known) in self._known
+                return _find_known_key(value, self._known) in self._known
 
 
 def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
@@ -95,14 +95,16 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
-            return Axis(_scale(domain or _between(numbers), numbers))
-    possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
+            return Axis(_scale(domain or _make_domain(numbers), numbers))
+    possible = {key(value): value for value in (() if domain is None else list_choices(domain) or ())}
     for value in seen:
-        possible.setdefault(_like(value, possible), value)
+        possible.setdefault(_find_known_key(value, possible), value)
     return Axis(*_labelled(possible))
 
 
-def told(trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
+def make_frozen_trial(
+    trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool
+) -> FrozenTrial:
     """Return a trial as an Optuna trial, with its actual state.
 
     A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
@@ -156,14 +158,14 @@ def study(
     told_trials = list(trials)
     known = axes(domains, told_trials)
     names = [metric for metric, _ in objectives]
-    with quiet():
+    with silence_optuna():
         made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
         made.set_metric_names(names)
-        made.add_trials([told(trial, known, names, alive=alive) for trial in told_trials])
+        made.add_trials([make_frozen_trial(trial, known, names, alive=alive) for trial in told_trials])
     return made
 
 
-def _between(numbers: Sequence[float]) -> Range:
+def _make_domain(numbers: Sequence[float]) -> Range:
     """Return a domain from the smallest to the largest of these numbers (at least one), of integers if all are."""
     low, high = min(numbers), max(numbers)
     if all(isinstance(number, int) for number in numbers):
@@ -198,7 +200,7 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
     return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
 
 
-def _like(value: Value, possible: Mapping[str, Any]) -> str:
+def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key of a value among the possible ones; a whole number may be an int there and a float in tables."""
     same = [key(value)]
     if is_number(value) and _is_whole(value):
@@ -231,7 +233,7 @@ class Importance:
     high: float
 
 
-def importance(
+def compute_importances(
     trials: Sequence[tuple[Params, float]], names: Sequence[str], domains: Mapping[str, Domain] = MappingProxyType({})
 ) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, largest first; [] for fewer than 10 trials.
@@ -252,7 +254,9 @@ def importance(
     storage = _storage()
     shares: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES):
-        for name, share in _shares(storage, draws.choices(told, k=min(len(told), MOST)), names).items():
+        for name, share in _compute_importance_shares(
+            storage, draws.choices(told, k=min(len(told), MOST)), names
+        ).items():
             shares[name].append(share)
     edge = RESAMPLES // 20
     found = []
@@ -273,10 +277,12 @@ class _Resample(optuna.Study):
         return self._given
 
 
-def _shares(storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]) -> Mapping[str, float]:
+def _compute_importance_shares(
+    storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
+) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
     known = [name for name in names if any(name in trial.params for trial in trials)]
-    with quiet():  # also about resamples in which a parameter has only one value
+    with silence_optuna():  # also about resamples in which a parameter has only one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
         found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
@@ -305,6 +311,6 @@ def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDi
 def _storage() -> InMemoryStorage:
     """Return a storage with one study, without trials."""
     storage = InMemoryStorage()
-    with quiet():
+    with silence_optuna():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")
     return storage

@@ -23,7 +23,7 @@ from sweep.events import UNFINISHED, WHOLE, Event, Params, Status, Value
 from sweep.searchers import population_bandit as bandit
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
-from sweep.space.domains import Categorical, Range, choices, key, snap
+from sweep.space.domains import Categorical, Range, key, list_choices, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
@@ -98,7 +98,7 @@ class Population:
     @property
     def waits(self) -> bool:
         """True if further trials may be suggested later, although there may be none now."""
-        return any(_is_there(member) for member in self._members.values())
+        return any(_is_unfinished(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
         change = self._ledger.observe(event)
@@ -142,13 +142,13 @@ class Population:
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the replaced members that have not ended yet, and why they were replaced."""
-        return {trial: why for trial, why in self._losers.items() if _is_there(self._members[trial])}
+        return {trial: why for trial, why in self._losers.items() if _is_unfinished(self._members[trial])}
 
     def _look(self) -> None:
         """Replace members after each generation whose end all members have reached."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            there = [one for one, member in self._members.items() if _is_there(member) and one not in self._losers]
+            there = [one for one, member in self._members.items() if _is_unfinished(member) and one not in self._losers]
             at_the_end = [one for one in there if self._members[one].epoch >= end]
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
@@ -290,7 +290,7 @@ class _Guide:
             return None if made is None or key(made) in taken else made
 
         start = bandit.row(*self._stands(generation, trial), self._trained[generation][trial].params, self._axes)
-        return bandit.choose(model, self._axes, start, make, (self._seed, number, 1))
+        return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _model_of(self, generation: int) -> bandit.Posterior | None:
         """Return a model of the generations up to this one; None if there are too few results."""
@@ -298,19 +298,22 @@ class _Guide:
             past = [list(one.values()) for one in self._trained[: generation + 1]]
             points, values = bandit.observations(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
-            self._model = generation, bandit.Posterior(bandit.fit(points, values), points, values) if enough else None
+            self._model = (
+                generation,
+                bandit.Posterior(bandit.fit_kernel(points, values), points, values) if enough else None,
+            )
         return self._model[1]
 
     def _stands(self, generation: int, trial: int) -> tuple[int, float]:
         """Return the first generation of a copy of a trial, and the trial's standing at its start."""
         trained = self._trained[generation]
-        return generation + 1, bandit.standing(trained[trial].after, list(trained.values()))
+        return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 
 
 def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     domain = parameter.domain
     if isinstance(domain, Categorical):
-        values = choices(domain) or (value,)
+        values = list_choices(domain) or (value,)
         place = [key(one) for one in values].index(key(value)) + (-1 if down else 1)
         return values[min(max(place, 0), len(values) - 1)]
     if isinstance(domain, Range) and isinstance(value, int | float):
@@ -318,7 +321,7 @@ def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     return value
 
 
-def _is_there(member: TrialState) -> bool:
+def _is_unfinished(member: TrialState) -> bool:
     return member.status in UNFINISHED
 
 

@@ -2,7 +2,7 @@
 
 Parker-Holder, Nguyen, Roberts (NeurIPS 2020), "Provably Efficient Online Hyperparameter Optimization with
 Population-Based Bandits". The model predicts how far the loss of a member falls in a generation, from the number of the
-generation, the member's standing at its start (see `standing`) and its hyperparameters.
+generation, the member's standing at its start (see `compute_standing`) and its hyperparameters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MemberResult:
     after: float | None  # its loss at the end; None if it diverged or has none
 
 
-def standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
+def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the share of a generation's members that were better, which does not depend on the scale of losses."""
     losses = [one.after for one in generation if one.after is not None]
     if loss is None or len(losses) < 2:
@@ -61,7 +61,7 @@ def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[P
         before = generations[number - 1] if number else []
         for one in generations[number]:
             if not number or one.before is not None:
-                rows.append(row(number, standing(one.before, before), one.params, axes))
+                rows.append(row(number, compute_standing(one.before, before), one.params, axes))
                 fell.append(-math.inf if one.after is None else (one.before or 0.0) - one.after)
     return np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2), standardized(np.array(fell[-NEWEST:]))
 
@@ -135,16 +135,17 @@ def _distances(first: Array, second: Array) -> tuple[Array, Array]:
     return apart, ((first[:, None, 1:] - second[None, :, 1:]) ** 2).sum(axis=2)
 
 
-def fit(points: Array, values: Array) -> Kernel:
+def fit_kernel(points: Array, values: Array) -> Kernel:
     """Return the kernel with the largest marginal likelihood."""
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
     distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
-    found = [minimize(lambda theta: _kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
-    return _kernel(min(found, key=lambda one: float(one.fun)).x.round(3))  # digits that are the same on every machine
+    found = [minimize(lambda theta: _make_kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
+    best = min(found, key=lambda one: float(one.fun))
+    return _make_kernel(best.x.round(3))  # digits that are the same on every machine
 
 
-def _kernel(theta: Array) -> Kernel:
+def _make_kernel(theta: Array) -> Kernel:
     length, noise, forgets = theta.tolist()
     return Kernel(math.exp(length), noise, forgets)
 
@@ -178,7 +179,7 @@ class Posterior:
         return means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
 
 
-def choose(
+def choose_point(
     model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
 ) -> Params | None:
     """Return the point with the highest confidence bound; None if ``make`` makes no point.

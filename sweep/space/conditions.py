@@ -9,7 +9,7 @@ from typing import TypeAlias
 from sweep.events import Params, Value, is_number
 
 
-def same(one: Value, other: Value) -> bool:
+def is_same_value(one: Value, other: Value) -> bool:
     """Return whether two values are equal to a reader of the file: 1 equals 1.0, but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
@@ -21,7 +21,7 @@ class OneOf:
     values: tuple[Value, ...]
 
     def passes(self, value: Value) -> bool:
-        return any(same(value, one) for one in self.values)
+        return any(is_same_value(value, one) for one in self.values)
 
 
 @dataclass(frozen=True, slots=True)

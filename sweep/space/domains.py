@@ -185,17 +185,17 @@ def contains(domain: Domain, value: Value) -> bool:
     """Return whether the domain can yield the value; a tied domain can yield any."""
     match domain:
         case Constant() | Categorical():
-            return key(value) in map(key, choices(domain) or ())
+            return key(value) in map(key, list_choices(domain) or ())
         case Tied():
             return True
     if not is_number(value):
         return False
-    low, high = bounds(domain)
+    low, high = get_domain_bounds(domain)
     whole = isinstance(value, int) or not isinstance(domain, IntUniform)
     return whole and low <= value <= high and snap(domain, value) == value
 
 
-def choices(domain: Domain) -> tuple[Value, ...] | None:
+def list_choices(domain: Domain) -> tuple[Value, ...] | None:
     """Return all values in order, without duplicates; None if continuous or more than `MAX_CHOICES`."""
     match domain:
         case Constant(value):
@@ -205,7 +205,7 @@ def choices(domain: Domain) -> tuple[Value, ...] | None:
             return tuple({key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values())
         case Tied():
             return None
-    q, (low, high) = quantum(domain), bounds(domain)
+    q, (low, high) = quantum(domain), get_domain_bounds(domain)
     if q is None or math.isinf(low) or math.isinf(high):
         return None
     first, last = multiples(low, high, q)
@@ -216,14 +216,14 @@ def choices(domain: Domain) -> tuple[Value, ...] | None:
 
 def snap(domain: Range, x: float) -> int | float:
     """Return the value of the domain nearest to ``x``: within its bounds and on its quantum."""
-    q, (low, high) = quantum(domain), bounds(domain)
+    q, (low, high) = quantum(domain), get_domain_bounds(domain)
     if q is None:
         return min(max(x, low), high)
     first, last = multiples(low, high, q)
     return _multiple(min(max(round(x / q), first), last), q)
 
 
-def bounds(domain: Range) -> tuple[float, float]:
+def get_domain_bounds(domain: Range) -> tuple[float, float]:
     """Return the smallest and the largest value, infinite if unbounded."""
     match domain:
         case Normal():
@@ -237,13 +237,13 @@ def bounds(domain: Range) -> tuple[float, float]:
 
 
 def most(domain: Range, sigmas: float) -> tuple[float, float]:
-    """Return `bounds`; for unbounded domains, ``sigmas`` standard deviations on both sides of the mean."""
+    """Return `get_domain_bounds`; for unbounded domains, ``sigmas`` standard deviations on both sides of the mean."""
     match domain:
         case Normal(mu, sigma):
             return mu - sigmas * sigma, mu + sigmas * sigma
         case LogNormal(mu, sigma):
             return math.exp(mu - sigmas * sigma), math.exp(mu + sigmas * sigma)
-    return bounds(domain)
+    return get_domain_bounds(domain)
 
 
 def quantum(domain: Range) -> float | None:

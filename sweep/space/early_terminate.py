@@ -43,19 +43,19 @@ class Misfit(ValueError):
         self.what, self.key = what, key
 
 
-def _key(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
+def _make_key_field(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
     """Return a dataclass field for a key, with its description and bounds."""
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
-def _first() -> Any:
+def _make_first_rung_field() -> Any:
     """Return the field of a first rung. With a method that learns its default is `default_first_rung`."""
     known = "1 by default, epochs / eta^2 rounded up with a method that learns"
-    return _key(1, f"First rung, in epochs: {known}; later ones by factors of eta.", 1)
+    return _make_key_field(1, f"First rung, in epochs: {known}; later ones by factors of eta.", 1)
 
 
 def _eta(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
-    return _key(3.0, what, 1.1, 1000)
+    return _make_key_field(3.0, what, 1.1, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class Asha(Rule):
     """
 
     type: ClassVar = "asha"
-    min_iter: int = _first()
-    max_iter: int | None = _key(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    min_iter: int = _make_first_rung_field()
+    max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
     eta: float = _eta()
-    brackets: int = _key(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
+    brackets: int = _make_key_field(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class AshaPromotion(Rule):
     """
 
     type: ClassVar = "asha_promotion"
-    min_iter: int = _first()
-    max_iter: int | None = _key(None, "No rung after this epoch; the trials' epochs by default.", 1)
+    min_iter: int = _make_first_rung_field()
+    max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
     eta: float = _eta()
-    capped: bool | None = _key(
+    capped: bool | None = _make_key_field(
         None,
         "No more than 1/eta of the trials that came to a rung ever go on from it; by default with several metrics.",
     )
-    min_completed: int = _key(1, "Trials that train to the end at least, once no other is left to start.", 1)
+    min_completed: int = _make_key_field(1, "Trials that train to the end at least, once no other is left to start.", 1)
 
     def is_capped(self, *, several: bool) -> bool:
         """Return whether the rule is capped in a sweep with one objective, or with several."""
@@ -138,9 +138,9 @@ class Pasha(Rule):
     """
 
     type: ClassVar = "pasha"
-    min_iter: int = _first()
+    min_iter: int = _make_first_rung_field()
     eta: float = _eta()
-    epsilon: float | None = _key(
+    epsilon: float | None = _make_key_field(
         None, "Largest difference of the metric that counts as a tie; estimated from curves by default.", 0
     )
 
@@ -153,11 +153,11 @@ class FreezeThaw(Rule):
     """
 
     type: ClassVar = "freeze_thaw"
-    min_iter: int = _key(
+    min_iter: int = _make_key_field(
         1, "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.", 1
     )
     eta: float = _eta("Factor between pauses.")
-    share: float = _key(
+    share: float = _make_key_field(
         0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
     )
 
@@ -172,11 +172,11 @@ class Hyperband(Rule):
     """
 
     type: ClassVar = "hyperband"
-    min_iter: int | None = _key(None, "First bracket, in epochs; later ones by factors of eta.", 1)
-    max_iter: int | None = _key(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
-    s: int | None = _key(None, "Number of brackets below max_iter.", 1, 100)
+    min_iter: int | None = _make_key_field(None, "First bracket, in epochs; later ones by factors of eta.", 1)
+    max_iter: int | None = _make_key_field(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
+    s: int | None = _make_key_field(None, "Number of brackets below max_iter.", 1, 100)
     eta: float = _eta("Factor between brackets; the best 1/eta of the trials go on.")
-    strict: bool = _key(False, "Stop more trials, as in the original paper.")
+    strict: bool = _make_key_field(False, "Stop more trials, as in the original paper.")
 
     def check(self) -> None:
         given = [key for key in ("min_iter", "max_iter", "s") if getattr(self, key) is not None]
@@ -193,10 +193,10 @@ class Median(Rule):
     """
 
     type: ClassVar = "median"
-    min_iter: int = _key(
+    min_iter: int = _make_key_field(
         1, "First epoch at which a trial may stop: 1 by default, epochs / 9 rounded up with a method that learns.", 1
     )
-    min_trials: int = _key(3, "Number of other trials it takes to compare with.", 1)
+    min_trials: int = _make_key_field(3, "Number of other trials it takes to compare with.", 1)
 
 
 PausingRule: TypeAlias = AshaPromotion | Pasha | FreezeThaw
@@ -223,7 +223,7 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
             return ()
         case Asha(min_iter, max_iter, eta, count):
             rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
-            return tuple(_between(map(math.ceil, rungs[b:]), epochs) for b in range(count))
+            return tuple(_select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(count))
         case AshaPromotion(min_iter, max_iter, eta):
             rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
             candidates = list(map(math.ceil, rungs))
@@ -237,7 +237,7 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
             candidates = list(range(first, epochs))
         case _:
             raise ValueError(f"not a rule: {rule}")
-    return (_between(candidates, epochs),)
+    return (_select_epochs(candidates, epochs),)
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
@@ -265,7 +265,7 @@ def _last_epoch_over(rule: Rule, epochs: int, *, powers: int) -> int:
     return max(min(math.ceil(epochs / eta**powers), epochs - 1), 1)
 
 
-def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
+def compute_decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
     """Return the epochs of all `brackets`, ascending; empty if the rule can never act."""
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 
@@ -275,5 +275,5 @@ def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 
-def _between(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
+def _select_epochs(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
     return tuple(sorted({epoch for epoch in candidates if 1 <= epoch < epochs}))

@@ -99,7 +99,7 @@ class Expression:
                 node.id = quoted.get(node.id, node.id)
             if isinstance(node, ast.expr):  # Python counts UTF-8 bytes; columns count characters
                 node.col_offset = len(line.lstrip().encode()[: node.col_offset].decode()) + indent
-        return cls(text, frozenset(_names(text, tree, 1)), tree)
+        return cls(text, frozenset(_find_parameter_names(text, tree, 1)), tree)
 
     def evaluate(self, params: Params) -> Value:
         """Return the value at ``params``.
@@ -134,18 +134,18 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
     return _QUOTED.sub(word, line), quoted
 
 
-def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
+def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     """Yield the names of parameters in a tree. Raises `ExpressionError` for a node that is not allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     if isinstance(node, ast.Name | ast.Attribute):
-        name = _dotted(node)
+        name = _join_dotted_name(node)
         if name:
             if name not in _WORDS:
                 yield name
             return
     for part in _get_operands(text, node):
-        yield from _names(text, part, depth + 1)
+        yield from _find_parameter_names(text, part, depth + 1)
 
 
 def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
@@ -198,12 +198,12 @@ def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
     raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
 
 
-def _dotted(node: ast.expr) -> str | None:
+def _join_dotted_name(node: ast.expr) -> str | None:
     match node:
         case ast.Name(id=name):
             return name
         case ast.Attribute(value=owner, attr=attribute):
-            prefix = _dotted(owner)
+            prefix = _join_dotted_name(owner)
             return prefix and f"{prefix}.{attribute}"
     return None
 
@@ -229,7 +229,7 @@ class _Evaluation:
 
     def look_up(self, node: ast.Name | ast.Attribute) -> Value:
         """Return the value of a parameter or metric, or of a word such as ``true``."""
-        name = _dotted(node) or ""
+        name = _join_dotted_name(node) or ""
         if name in _WORDS:
             return _WORDS[name]
         if name not in self.params:
@@ -341,11 +341,14 @@ class _Distance:
             return 0.0
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
-                return min((_gap(self.at.value(left), self.at.value(element)) for element in elements), default=1.0)
-        return _gap(self.at.value(left), self.at.value(right))
+                return min(
+                    (_measure_violation(self.at.value(left), self.at.value(element)) for element in elements),
+                    default=1.0,
+                )
+        return _measure_violation(self.at.value(left), self.at.value(right))
 
 
-def _gap(left: Value, right: Value) -> float:
+def _measure_violation(left: Value, right: Value) -> float:
     """Return how far apart the values of a violated comparison are, from their difference and their ratio."""
     if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
         return 1e-9 if left == right else 1.0

@@ -33,15 +33,15 @@ _WALKS = 40  # number of walks from the witness
 def witness(space: Space) -> dict[str, Value] | None:
     """Return a point that meets the constraints, always the same one; None if none was found."""
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
-    return next(_drawn(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
+    return next(_draw_points(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
 
 
 def allowed_share(space: Space) -> float:
     """Estimate the share of random points that meet the constraints."""
-    return sum(1 for _ in _drawn(space, random.Random(0).random)) / DRAWS
+    return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
-def _drawn(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
+def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
     for _ in range(DRAWS):
         params = space.feasible(lambda parameter: from_unit(parameter.domain, uniform()))
         if params is not None:
@@ -91,7 +91,7 @@ class _Point:
         """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
         units = {p.name: to_unit(p.domain, params[p.name]) if p.name in params else uniform() for p in drawn}
-        return cls(space, units, tuple(name for name in units if name in _named(space)), uniform)
+        return cls(space, units, tuple(name for name in units if name in _list_constrained_parameters(space)), uniform)
 
     def params(self) -> dict[str, Value]:
         return self.space.complete(lambda parameter: from_unit(parameter.domain, self.units[parameter.name]))
@@ -142,7 +142,7 @@ class _Point:
         return unit - far if unit > far else unit / 2
 
 
-def _named(space: Space) -> set[str]:
+def _list_constrained_parameters(space: Space) -> set[str]:
     """Return the parameters that constraints and ties depend on, directly or through other parameters."""
     named: set[str] = set().union(*(c.names for c in space.constraints))
     for parameter in reversed(space.parameters):  # a parameter's dependencies precede it

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sweep.errors import InputError
 from sweep.events import Params, Value, is_number
-from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
+from sweep.space.domains import Constant, Domain, Range, Tied, contains, key, list_choices
 from sweep.space.draws import count_grid
 from sweep.space.expressions import Expression, UndefinedError
 from sweep.space.parameter import Parameter
@@ -61,13 +61,15 @@ class Space:
     @property
     def constant(self) -> tuple[str, ...]:
         """The parameters that every point has with the same value."""
-        return tuple(one.name for one in self.parameters if one.when is None and len(choices(one.domain) or ()) == 1)
+        return tuple(
+            one.name for one in self.parameters if one.when is None and len(list_choices(one.domain) or ()) == 1
+        )
 
     @property
     def choosing(self) -> tuple[str, ...]:
         """The parameters that vary and are not numbers in every point; code may branch on these."""
         numbers = {
-            one.name for one in self.parameters if not one.when and all(map(is_number, choices(one.domain) or ()))
+            one.name for one in self.parameters if not one.when and all(map(is_number, list_choices(one.domain) or ()))
         }
         return tuple(name for name in self.names if name not in numbers and name not in self.constant)
 
@@ -170,12 +172,12 @@ class Space:
     @cached_property
     def cardinality(self) -> int | None:
         """The number of different points; None if it is infinite or too large to count."""
-        if any(p.drawn and choices(p.domain) is None for p in self.parameters):
+        if any(p.drawn and list_choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)
 
     def _feasible_points(self, values: _Values) -> Iterator[dict[str, Value]]:
-        for params in _walk(self._order, values):
+        for params in _combine_values(self._order, values):
             if not self.violated(params):
                 yield self._in_file_order(params)
 
@@ -189,7 +191,7 @@ class Space:
         decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
         free = [(p, len(values(p))) for p in self._order if p not in decisive]
         total = 0
-        for visited, params in enumerate(_walk(tuple(decisive), values)):
+        for visited, params in enumerate(_combine_values(tuple(decisive), values)):
             if visited >= MAX_ENUMERATED:
                 return None
             if not self.violated(params):
@@ -208,13 +210,13 @@ def grid_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _all_values(parameter: Parameter) -> tuple[Value, ...]:
-    values = choices(parameter.domain)
+    values = list_choices(parameter.domain)
     if values is None:
         raise ValueError(f"{parameter.name} has too many values to enumerate")
     return values
 
 
-def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
+def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
     """Yield all combinations as nested loops over ``order``, except those in which a tied value is undefined.
 
     The yielded dict is reused; copy it to keep it.

@@ -1,7 +1,7 @@
 """Sweep files: from text to a `Spec`, or to a list of all mistakes."""
 
 from sweep.spec.json_schema import json_schema
-from sweep.spec.loading import load, load_with_text, of_mapping, parse
+from sweep.spec.loading import load_spec, load_spec_with_text, make_spec, parse_spec
 from sweep.spec.resolved import Spec
 
-__all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse"]
+__all__ = ["Spec", "json_schema", "load_spec", "load_spec_with_text", "make_spec", "parse_spec"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sweep.space.early_terminate import AshaPromotion, EarlyTermination, NoTermination, decision_epochs
+from sweep.space.early_terminate import AshaPromotion, EarlyTermination, NoTermination, compute_decision_epochs
 from sweep.text import counted
 
 ETA = 3
@@ -28,7 +28,7 @@ class Automatic:
     lines: tuple[str, str]
 
 
-def choose(
+def choose_automatically(
     *,
     objectives: int,
     epochs: int,
@@ -61,6 +61,6 @@ def choose(
         capped=True,
         min_completed=MIN_COMPLETED,
     )
-    rungs = " and ".join(map(str, decision_epochs(rule, epochs)))
+    rungs = " and ".join(map(str, compute_decision_epochs(rule, epochs)))
     why = f"a third of the trials goes on from epoch {rungs}, and {MIN_COMPLETED} at least train to the end"
     return Automatic("gp", rule, (method, f"asha_promotion, chosen by auto: {why}"))

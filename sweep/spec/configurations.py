@@ -19,17 +19,17 @@ from sweep.space.domains import (
     Domain,
     Range,
     Tied,
-    bounds,
-    choices,
     contains,
+    get_domain_bounds,
     key,
+    list_choices,
     quantum,
     snap,
 )
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import witness
-from sweep.spec.validation import Document, KeyPath, flow, kind_of, show
+from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
 from sweep.text import did_you_mean, nearest
 
 TRIED = 100
@@ -96,12 +96,12 @@ def check_satisfiable(
         return
     try:
         _check_truth(space, places, document)
-        if _count(space, grid=grid):
+        if _count_points(space, grid=grid):
             return
-        if not _count(Space(space.parameters), grid=grid):
+        if not _count_points(Space(space.parameters), grid=grid):
             document.mistake(next(iter(places.values())), "tied values without a result at any point")
             return
-        alone = [c for c in space.constraints if not _count(Space(space.parameters, (c,)), grid=grid)]
+        alone = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
         for constraint in alone:
             document.mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
         if not alone:
@@ -113,7 +113,7 @@ def check_satisfiable(
             document.mistake(("parameters",), problem.what, problem.hint)
 
 
-def _count(space: Space, *, grid: bool) -> int:
+def _count_points(space: Space, *, grid: bool) -> int:
     """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
     size = space.grid_size() if grid else space.cardinality
     return int(witness(space) is not None) if size is None else size
@@ -157,7 +157,7 @@ def read_start_with(
             if name not in parameters:
                 document.mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
             else:
-                _check(parameters[name], value, start, place, document)
+                _check_value(parameters[name], value, start, place, document)
         if document.found > before:
             continue
         known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
@@ -189,21 +189,21 @@ def read_prior(
         if not known[name].drawn:
             document.mistake(place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True)
             continue
-        _check(known[name], value, known, place, document)
+        _check_value(known[name], value, known, place, document)
         sure = next((one for one in CONFIDENCES if one == confidence), None)
         if sure is None:
-            document.mistake((*place, "confidence"), f"{show(confidence)}, expected low, medium or high")
+            document.mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
         elif document.found == before:
             found[name] = Belief(as_drawn(known[name].domain, value), sure)
     return found
 
 
-def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
+def _check_value(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
     domain = parameter.domain
     if isinstance(domain, Tied):
         document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
     elif not contains(domain, value):
-        document.mistake(path, f"{show(value)}, expected {_describe_possible(domain)}")
+        document.mistake(path, f"{describe_value(value)}, expected {_describe_possible(domain)}")
     elif parameter.when is not None:
         missing = sorted(name for name in parameter.when.names if name not in start)
         if missing:
@@ -217,7 +217,7 @@ def _describe_possible(domain: Domain) -> str:
         case Constant(value):
             return flow(value)
         case Categorical():
-            values = choices(domain) or ()
+            values = list_choices(domain) or ()
             listed = [flow(value) for value in values[:LISTED]]
             if len(values) > LISTED:
                 listed.append("...")
@@ -225,7 +225,7 @@ def _describe_possible(domain: Domain) -> str:
         case Tied():
             return "nothing"
         case _:
-            low, high = bounds(domain)
+            low, high = get_domain_bounds(domain)
             step = quantum(domain)
             number = "a number"
             if step is not None:
@@ -278,7 +278,7 @@ def _check_baseline_value(
         return
     expected = _find_expected_kind(parameters[name], value)
     if expected:
-        document.mistake((*path, name), f"{show(value)}, expected {expected}")
+        document.mistake((*path, name), f"{describe_value(value)}, expected {expected}")
 
 
 def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
@@ -316,8 +316,8 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     if parameter.name == "epochs":
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         return None if is_whole else "a whole number from 1"
-    examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else choices(domain) or ()
-    kinds = {kind_of(example) for example in examples}
-    if value is None or not kinds or kind_of(value) in kinds or "nothing" in kinds:
+    examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
+    kinds = {name_kind(example) for example in examples}
+    if value is None or not kinds or name_kind(value) in kinds or "nothing" in kinds:
         return None
     return " or ".join(sorted(kinds))

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from sweep.events import Value
 from sweep.space import Between, Condition, OneOf
-from sweep.space.conditions import same
+from sweep.space.conditions import is_same_value
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -28,13 +28,13 @@ from sweep.space.domains import (
     Range,
     Tied,
     Uniform,
-    bounds,
-    choices,
+    get_domain_bounds,
+    list_choices,
 )
 from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
 from sweep.spec.blocks import Block, Count, Number
-from sweep.spec.validation import Document, KeyPath, flow, show
+from sweep.spec.validation import Document, KeyPath, describe_value, flow
 from sweep.text import did_you_mean
 
 
@@ -45,7 +45,7 @@ class Bounds(Block):
     max: Number | None = Field(None, description="Largest value that meets the condition.")
 
 
-def _in_order(bounds: Bounds) -> Bounds:
+def _check_order(bounds: Bounds) -> Bounds:
     low = -math.inf if bounds.min is None else bounds.min
     high = math.inf if bounds.max is None else bounds.max
     if not bounds.model_fields_set or low > high:
@@ -57,7 +57,7 @@ Scalar: TypeAlias = bool | int | float | str | None
 Test: TypeAlias = (
     Scalar
     | Annotated[tuple[Scalar, ...], Field(strict=False, min_length=1)]
-    | Annotated[Bounds, AfterValidator(_in_order)]
+    | Annotated[Bounds, AfterValidator(_check_order)]
 )
 When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"optimizer": "sgd"}])]
 
@@ -94,24 +94,24 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
     """Note tested values that a parameter of ``domain`` can never have, so that the condition could not hold."""
     if isinstance(domain, Tied):
         return
-    possible = choices(domain)
+    possible = list_choices(domain)
     match test:
         case OneOf(values):
             for value in values:
                 if possible is None:
-                    reason = f"{show(value)} is never met exactly by a continuous parameter"
+                    reason = f"{describe_value(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
-                elif not any(same(value, choice) for choice in possible):
+                elif not any(is_same_value(value, choice) for choice in possible):
                     known = [flow(choice) for choice in possible[:20]]
                     hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
-                    document.mistake(path, f"{show(value)} is no value of that parameter", hint)
+                    document.mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
         case Between(low, high):
             if possible is not None:
                 met = any(test.passes(choice) for choice in possible)
             elif isinstance(domain, Constant | Categorical):
                 met = False
             else:
-                least, most = bounds(domain)
+                least, most = get_domain_bounds(domain)
                 met = low <= most and least <= high
             if not met:
                 document.mistake(path, "no value of that parameter lies in this range")
@@ -245,11 +245,11 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
     except KeyMistake:
         raise
     except ValueError:
-        raise KeyMistake("q", f"{show(block.q)}, which has no multiple between min and max") from None
+        raise KeyMistake("q", f"{describe_value(block.q)}, which has no multiple between min and max") from None
     if block.count is not None and not isinstance(domain, Constant | Categorical | Tied):
-        values = choices(domain)
+        values = list_choices(domain)
         if values is not None and block.count > len(values):
-            raise KeyMistake("count", f"{show(block.count)}, but the range has only {len(values)} values")
+            raise KeyMistake("count", f"{describe_value(block.count)}, but the range has only {len(values)} values")
     return domain
 
 
@@ -293,7 +293,7 @@ def _quantized_to_dict(name: str, q: float | None, **numbers: float) -> dict[str
     return block if q is None else {**block, "q": q}
 
 
-def _constant(block: ParameterBlock, _: float | None) -> Domain:
+def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
     value = block.value
     # With `distribution: constant`, a text that begins with "=" is no expression.
     if not isinstance(value, str) or not value.startswith("=") or block.distribution:
@@ -304,7 +304,7 @@ def _constant(block: ParameterBlock, _: float | None) -> Domain:
         raise KeyMistake("value", f"{error.text!r}, column {error.column}: {error.message}") from None
 
 
-def _categorical(block: ParameterBlock, _: float | None) -> Domain:
+def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
     seen: set[str] = set()
     for value in block.values:
         if canonical(value) in seen:
@@ -313,8 +313,8 @@ def _categorical(block: ParameterBlock, _: float | None) -> Domain:
     return Categorical(block.values)
 
 
-def _weighted(block: ParameterBlock, _: float | None) -> Domain:
-    _categorical(block, None)
+def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
+    _make_categorical(block, None)
     if len(block.probabilities) != len(block.values):
         there = f"{len(block.probabilities)} probabilities for {len(block.values)} values"
         raise KeyMistake("probabilities", f"{there}, expected one for each")
@@ -324,67 +324,69 @@ def _weighted(block: ParameterBlock, _: float | None) -> Domain:
     return Categorical(block.values, block.probabilities)
 
 
-def _int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
+def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
     low, high = block.min, block.max
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
-            raise KeyMistake(end, f"{show(number)}, expected a whole number")
+            raise KeyMistake(end, f"{describe_value(number)}, expected a whole number")
     _domain_range(block)
     return IntUniform(int(low), int(high))
 
 
-def _int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
-    domain = _int_uniform(block, None)
+def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
+    domain = _make_int_uniform(block, None)
     if block.min < 1:
-        raise KeyMistake("min", f"{show(block.min)}, expected a whole number of at least 1", "a log scale has no zero")
+        raise KeyMistake(
+            "min", f"{describe_value(block.min)}, expected a whole number of at least 1", "a log scale has no zero"
+        )
     return replace(domain, log=True)
 
 
-def _uniform(block: ParameterBlock, q: float | None) -> Domain:
+def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
     low, high = _domain_range(block)
     if not math.isfinite(high - low):
-        raise KeyMistake("max", f"{show(block.max)}, too far from min")
+        raise KeyMistake("max", f"{describe_value(block.max)}, too far from min")
     return Uniform(low, high, q)
 
 
-def _log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
+def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
     low, high = _domain_range(block)
     if low <= 0:
         hint = "exponents go with distribution: log_uniform" if low < 0 else "a log scale has no zero"
-        raise KeyMistake("min", f"{show(block.min)}, expected a number above 0", hint)
+        raise KeyMistake("min", f"{describe_value(block.min)}, expected a number above 0", hint)
     return LogUniform(low, high, q)
 
 
-def _log_uniform(block: ParameterBlock, q: float | None) -> Domain:
+def _make_log_uniform(block: ParameterBlock, q: float | None) -> Domain:
     low, high = _exponents(block)
     return LogUniform(math.exp(low), math.exp(high), q)
 
 
-def _inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
+def _make_inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
     low, high = _exponents(block)
     return LogUniform(math.exp(-high), math.exp(-low))
 
 
-def _normal(block: ParameterBlock, q: float | None) -> Domain:
+def _make_normal(block: ParameterBlock, q: float | None) -> Domain:
     if not math.isfinite(abs(block.mu) + 9 * block.sigma):
         raise KeyMistake("mu", "beyond the largest number with this sigma")
     return Normal(block.mu, block.sigma, q)
 
 
-def _log_normal(block: ParameterBlock, q: float | None) -> Domain:
+def _make_log_normal(block: ParameterBlock, q: float | None) -> Domain:
     if abs(block.mu) + 9 * block.sigma >= 700:
         hint = "mu and sigma are those of the logarithm"
-        raise KeyMistake("mu", f"{show(block.mu)}, too large: e to the power of it overflows", hint)
+        raise KeyMistake("mu", f"{describe_value(block.mu)}, too large: e to the power of it overflows", hint)
     return LogNormal(block.mu, block.sigma, q)
 
 
-def _beta(block: ParameterBlock, q: float | None) -> Domain:
+def _make_beta(block: ParameterBlock, q: float | None) -> Domain:
     return Beta(block.a, block.b, q)
 
 
 def _domain_range(block: ParameterBlock) -> tuple[float, float]:
     if block.min > block.max:
-        raise KeyMistake("min", f"{show(block.min)}, expected at most max, which is {block.max}")
+        raise KeyMistake("min", f"{describe_value(block.min)}, expected at most max, which is {block.max}")
     return float(block.min), float(block.max)
 
 
@@ -393,53 +395,58 @@ def _exponents(block: ParameterBlock) -> tuple[float, float]:
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:
-            raise KeyMistake(key, f"{show(exponent)}, too large for an exponent of e", hint)
+            raise KeyMistake(key, f"{describe_value(exponent)}, too large for an exponent of e", hint)
     if 0 < low < high <= 1:  # probably learning rates instead of their logarithms
         there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
-        raise KeyMistake("min", f"{show(block.min)} is {there}", hint)
+        raise KeyMistake("min", f"{describe_value(block.min)} is {there}", hint)
     return low, high
 
 
 DISTRIBUTIONS: dict[Name, Distribution] = {
-    "constant": Distribution(("value",), (), _constant, "one value"),
-    "categorical": Distribution(("values",), (), _categorical, "one of the values, equally likely"),
+    "constant": Distribution(("value",), (), _make_constant, "one value"),
+    "categorical": Distribution(("values",), (), _make_categorical, "one of the values, equally likely"),
     "categorical_w_probabilities": Distribution(
-        ("values", "probabilities"), (), _weighted, "one of the values, by their probabilities"
+        ("values", "probabilities"), (), _make_weighted, "one of the values, by their probabilities"
     ),
     "int_uniform": Distribution(
-        ("min", "max"), ("count",), _int_uniform, "whole numbers from min to max, both included"
+        ("min", "max"), ("count",), _make_int_uniform, "whole numbers from min to max, both included"
     ),
     "int_log_uniform_values": Distribution(
-        ("min", "max"), ("count",), _int_log_uniform_values, "whole numbers from min to max, their logarithm uniform"
+        ("min", "max"),
+        ("count",),
+        _make_int_log_uniform_values,
+        "whole numbers from min to max, their logarithm uniform",
     ),
-    "uniform": Distribution(("min", "max"), ("count",), _uniform, "numbers from min to max"),
+    "uniform": Distribution(("min", "max"), ("count",), _make_uniform, "numbers from min to max"),
     "q_uniform": Distribution(
-        ("min", "max"), ("q", "count"), _uniform, "multiples of q from min to max; q is 1 if left out"
+        ("min", "max"), ("q", "count"), _make_uniform, "multiples of q from min to max; q is 1 if left out"
     ),
     "log_uniform": Distribution(
-        ("min", "max"), ("count",), _log_uniform, "e to the power of a uniform number: bounds are exponents"
+        ("min", "max"), ("count",), _make_log_uniform, "e to the power of a uniform number: bounds are exponents"
     ),
     "log_uniform_values": Distribution(
-        ("min", "max"), ("count",), _log_uniform_values, "numbers from min to max, their logarithm uniform"
+        ("min", "max"), ("count",), _make_log_uniform_values, "numbers from min to max, their logarithm uniform"
     ),
     "q_log_uniform": Distribution(
-        ("min", "max"), ("q", "count"), _log_uniform, "multiples of q, otherwise as log_uniform"
+        ("min", "max"), ("q", "count"), _make_log_uniform, "multiples of q, otherwise as log_uniform"
     ),
     "q_log_uniform_values": Distribution(
-        ("min", "max"), ("q", "count"), _log_uniform_values, "multiples of q, otherwise as log_uniform_values"
+        ("min", "max"), ("q", "count"), _make_log_uniform_values, "multiples of q, otherwise as log_uniform_values"
     ),
     "inv_log_uniform": Distribution(
-        ("min", "max"), ("count",), _inv_log_uniform, "1 / e to the power of a uniform number"
+        ("min", "max"), ("count",), _make_inv_log_uniform, "1 / e to the power of a uniform number"
     ),
     "inv_log_uniform_values": Distribution(
-        ("min", "max"), ("count",), _log_uniform_values, "numbers from min to max, log(1/x) uniform"
+        ("min", "max"), ("count",), _make_log_uniform_values, "numbers from min to max, log(1/x) uniform"
     ),
-    "normal": Distribution((), ("mu", "sigma", "count"), _normal, "normal with mean mu, deviation sigma"),
-    "q_normal": Distribution((), ("mu", "sigma", "q", "count"), _normal, "multiples of q, otherwise as normal"),
-    "log_normal": Distribution((), ("mu", "sigma", "count"), _log_normal, "positive numbers, their logarithm normal"),
+    "normal": Distribution((), ("mu", "sigma", "count"), _make_normal, "normal with mean mu, deviation sigma"),
+    "q_normal": Distribution((), ("mu", "sigma", "q", "count"), _make_normal, "multiples of q, otherwise as normal"),
+    "log_normal": Distribution(
+        (), ("mu", "sigma", "count"), _make_log_normal, "positive numbers, their logarithm normal"
+    ),
     "q_log_normal": Distribution(
-        (), ("mu", "sigma", "q", "count"), _log_normal, "multiples of q, otherwise as log_normal"
+        (), ("mu", "sigma", "q", "count"), _make_log_normal, "multiples of q, otherwise as log_normal"
     ),
-    "beta": Distribution((), ("a", "b", "count"), _beta, "numbers from 0 to 1 with the beta distribution"),
-    "q_beta": Distribution((), ("a", "b", "q", "count"), _beta, "multiples of q, otherwise as beta"),
+    "beta": Distribution((), ("a", "b", "count"), _make_beta, "numbers from 0 to 1 with the beta distribution"),
+    "q_beta": Distribution((), ("a", "b", "q", "count"), _make_beta, "multiples of q, otherwise as beta"),
 }

@@ -14,7 +14,7 @@ Json: TypeAlias = dict[str, Any]
 
 def json_schema() -> Json:
     """Return a JSON Schema (draft 2020-12) of what the parser accepts, as far as a schema can express it."""
-    top = _plain(schema_of(SweepFile))
+    top = _simplify_schema(schema_of(SweepFile))
     properties = top["properties"]
     for key in REQUIRED:
         properties[key] = _without_null(properties[key])
@@ -41,7 +41,7 @@ def json_schema() -> Json:
 
 
 def _parameter() -> Json:
-    leaf = _plain(schema_of(ParameterBlock))
+    leaf = _simplify_schema(schema_of(ParameterBlock))
     nested = {
         "$ref": "#/$defs/nested",
         "description": schema_of(ParameterGroup)["properties"]["parameters"]["description"],
@@ -83,13 +83,13 @@ def _without_null(schema: Json) -> Json:
     return {**some[0], **rest} if len(some) == 1 else {"anyOf": some, **rest}
 
 
-def _plain(node: Any) -> Any:
+def _simplify_schema(node: Any) -> Any:
     """Return a schema without the entries of pydantic that editors do not need."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
     dropped = set() if isinstance(node.get("title"), dict) else {"title", "discriminator", "expected"}
     if "default" in node and node["default"] is None:
         dropped.add("default")
-    return {key: _plain(value) for key, value in node.items() if key not in dropped}
+    return {key: _simplify_schema(value) for key, value in node.items() if key not in dropped}

@@ -11,21 +11,21 @@ from sweep.spec import yaml_reader
 from sweep.spec.resolution import Resolution
 from sweep.spec.resolved import Spec
 from sweep.spec.validation import Document
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
 
-def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
+def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
     """Load a sweep file, apply the assignments in ``SWEEP_SET`` and then those of ``--set``, and return the sweep.
 
     Raises InputError with all mistakes in the file and the assignments.
     """
-    return load_with_text(path, assignments, environment)[0]
+    return load_spec_with_text(path, assignments, environment)[0]
 
 
-def load_with_text(
+def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """Return the sweep as `load` does, and the file's text. It is read once: a pipe has no second reading."""
+    """Return the sweep as `load_spec` does, and the file's text. It is read once: a pipe has no second reading."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -35,28 +35,26 @@ def load_with_text(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
-    text = decode(raw, str(path))
-    return parse(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+    text = decode_text(raw, str(path))
+    return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
 
-def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with all mistakes.
     """
-    return _resolved(read(text, source), assignments, environment)
+    return _resolve_document(parse_document(text, source), assignments, environment)
 
 
-def of_mapping(
-    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
-) -> Spec:
+def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
     """Return the sweep that Python values describe, by the rules of a file. Raises InputError with all mistakes."""
     document = yaml_reader.document_of(given, source)
     document.check()
-    return _resolved(document, assignments, environment)
+    return _resolve_document(document, assignments, environment)
 
 
-def _resolved(document: Document, assignments: Sequence[str], environment: str) -> Spec:
+def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
     yaml_reader.apply_assignments(assignments, "--set", document)
     spec = Resolution(document).resolve()

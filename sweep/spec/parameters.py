@@ -11,12 +11,12 @@ from pydantic import Field, JsonValue
 
 from sweep.events import Value
 from sweep.space import Condition, Parameter
-from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
+from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, list_choices
 from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
-from sweep.spec.validation import Document, KeyPath, flow, show, validate
-from sweep.standard_hyperparameters import bounds, is_standard
+from sweep.spec.validation import Document, KeyPath, describe_value, flow, validate
+from sweep.standard_hyperparameters import get_standard_bounds, is_standard
 from sweep.text import did_you_mean, shortened
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
@@ -62,10 +62,10 @@ class Entry:
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
 
 
-def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
+def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
     """Return all parameters in file order; note the mistakes in each and between them."""
     entries: dict[str, Entry] = {}
-    for entry in _walk(data, path, Entry("", path), document):
+    for entry in _read_group(data, path, Entry("", path), document):
         if entry.name in entries:
             document.mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
         else:
@@ -81,7 +81,7 @@ def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[E
     return list(entries.values())
 
 
-def notes(entries: Sequence[Entry], document: Document) -> Iterator[str]:
+def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterator[str]:
     """Yield notes on values that are valid but perhaps not intended."""
     for entry in entries:
         listed = [path for path in document.values if path[:-1] == (*entry.path, "values")] or [(*entry.path, "value")]
@@ -115,7 +115,7 @@ def _at(data: Value, path: KeyPath) -> Value:
 
 def _takes_lists(name: str) -> bool:
     """Return whether the standard hyperparameter of this name takes a list as its value."""
-    return is_standard(name) and bounds(name).takes([1, 2])
+    return is_standard(name) and get_standard_bounds(name).takes([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:
@@ -127,7 +127,7 @@ def check_grid(entries: list[Entry], document: Document) -> None:
             case Categorical():
                 hint = "remove them, or use method: random"
                 document.mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
-            case domain if entry.count is None and choices(domain) is None:
+            case domain if entry.count is None and list_choices(domain) is None:
                 long = isinstance(domain, IntUniform)
                 what = "too many values for a grid" if long else "a grid over a continuous range never ends"
                 hint = "add count: 5 for five values, or list the values"
@@ -144,7 +144,7 @@ def to_dict(parameter: Parameter) -> dict[str, Value]:
     return block
 
 
-def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
+def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
     for key, value in data.items():
         inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
         if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
@@ -152,19 +152,19 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
             document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
             written: Value = {"values" if isinstance(value, list) else "value": value}
-            document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {flow(written)}")
+            document.mistake(inner.path, f"{describe_value(value)}, expected a mapping", f"write {flow(written)}")
             yield inner
         elif "parameters" in value:
             block = validate(ParameterGroup, value, inner.path, document)
             if block is not None:
                 inner = _with_condition(inner, block.when, document)
             if isinstance(nested := value["parameters"], dict):
-                yield from _walk(nested, (*inner.path, "parameters"), inner, document)
+                yield from _read_group(nested, (*inner.path, "parameters"), inner, document)
         else:
-            yield _leaf(inner, value, document)
+            yield _read_parameter(inner, value, document)
 
 
-def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
+def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
         document.mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
@@ -206,7 +206,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
     for name, path in entry.needs.items():
         if name not in entries:
             document.mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
-        elif circle := _way(name, entry.name, entries):
+        elif circle := _find_references(name, entry.name, entries):
             if frozenset(circle) not in circles:
                 chain = " needs ".join([entry.name, *circle])
                 document.mistake(path, f"parameters in a circle: {chain}", at_key=True)
@@ -220,7 +220,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
             distributions.check_possible(test, domain, entry.tests[name], document)
 
 
-def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
+def _find_references(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
     """Return a chain of references from one parameter to another, or []."""
     ways = [[start]]
     seen = {start}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.events import Params
 from sweep.space import Parameter, Space
-from sweep.space.domains import Range, Tied, choices
+from sweep.space.domains import Range, Tied, list_choices
 from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
@@ -20,7 +20,7 @@ from sweep.space.early_terminate import (
     Pasha,
     PausingRule,
     PopulationRules,
-    decision_epochs,
+    compute_decision_epochs,
     default_first_rung,
     earliest_ranking_epoch,
 )
@@ -42,7 +42,7 @@ from sweep.spec.sweep_file import (
     SweepFile,
     learns,
 )
-from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
+from sweep.spec.validation import Document, KeyPath, describe_value, dotted, expectation, schema_of, validate_parts
 from sweep.store.sweep_info import maximizes
 from sweep.text import did_you_mean
 
@@ -72,11 +72,11 @@ class Resolution:
         self.check_workers()
         self.check_reduction()
         before = document.found
-        entries = parameters.read(file.parameters or {}, ("parameters",), document)
+        entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
         sweep_file.check_parameter_server(file, entries, document)
-        self.notes += parameters.notes(entries, document)
+        self.notes += parameters.note_unusual_values(entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
         objectives = [metric.name for metric in metrics]
@@ -130,7 +130,7 @@ class Resolution:
         file = self.file
         if file.method not in (None, "auto") or "method" in self.wrong:
             return None
-        return automatic.choose(
+        return automatic.choose_automatically(
             objectives=len(file.metrics or (0,)),
             epochs=file.epochs,
             has_rule="early_terminate" in self.document.data,
@@ -253,7 +253,7 @@ class Resolution:
         seen: set[str] = set()
         for path, metric in named:
             if metric.name in seen:
-                document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
+                document.mistake((*path, "name"), f"{describe_value(metric.name)}, expected another metric than above")
             seen.add(metric.name)
             if "goal" not in metric.model_fields_set and maximizes(metric.name):
                 self.notes.append(
@@ -438,7 +438,7 @@ class Resolution:
             return rule
         if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
             rule = replace(rule, min_iter=default_first_rung(rule, epochs))
-        acting, ranking = decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
+        acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
             self.notes.append(
@@ -452,7 +452,7 @@ class Resolution:
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.file.epochs
-        values = choices(entry.domain) or ()
+        values = list_choices(entry.domain) or ()
         counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
         if not values or len(counts) < len(values):
             what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"

@@ -148,7 +148,7 @@ class Spec:
             "checkpoint": self.checkpoint.described(),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
-            **({"prior": prior} if (prior := _prior(self.space)) else {}),
+            **({"prior": prior} if (prior := _list_beliefs(self.space)) else {}),
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
             **({} if self.population is None else {"population": _population(self.population)}),
             **({} if self.confirm is None else {"confirm": self.confirm.described()}),
@@ -160,7 +160,7 @@ def _population(rules: PopulationRules) -> dict[str, Value]:
     return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
 
 
-def _prior(space: Space) -> dict[str, Value]:
+def _list_beliefs(space: Space) -> dict[str, Value]:
     beliefs = {parameter.name: parameter.belief for parameter in space.parameters}
     return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
 
@@ -177,12 +177,12 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "trainable": spec.trainable,
         "method": "grid",
         **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
-        "parameters": {parameter: _constant(value) for parameter, value in params.items()},
+        "parameters": {parameter: _write_constant(value) for parameter, value in params.items()},
         "constraints": [one.text for one in spec.constraints],
         "epochs": spec.epochs,
         "folds": folds,
         "seed": seed,
-        "training": _training(spec, seed),
+        "training": _resolve_training(spec, seed),
         "resources": _changed(spec.resources),
         "max_restarts": spec.max_restarts,
         "retries": spec.retries,
@@ -203,13 +203,13 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _training(spec: Spec, seed: int) -> Value:
+def _resolve_training(spec: Spec, seed: int) -> Value:
     """Return the `training` block for a trial, with the sweep's data seed if the trial's own seed differs from it."""
     changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
     return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
 
 
-def _constant(value: Value) -> Value:
+def _write_constant(value: Value) -> Value:
     if isinstance(value, str) and value.startswith("="):
         return {"distribution": "constant", "value": value}
     return {"value": value}

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, create_model
 
 from sweep.events import Value
 from sweep.space import early_terminate
-from sweep.space.domains import choices
+from sweep.space.domains import list_choices
 from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
@@ -23,7 +23,7 @@ from sweep.spec.validation import Document, KeyPath
 from sweep.text import counted
 
 
-def _block(rule: type[early_terminate.Rule]) -> type[Block]:
+def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
     """Return the pydantic block of a rule, with the rule's fields as keys."""
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     for name, kind in get_type_hints(rule).items():
@@ -36,7 +36,7 @@ def _block(rule: type[early_terminate.Rule]) -> type[Block]:
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
 
-RULES = {kind: _block(rule) for kind, rule in early_terminate.RULES.items()}
+RULES = {kind: _make_block(rule) for kind, rule in early_terminate.RULES.items()}
 """The pydantic blocks of `early_terminate`, by type."""
 
 if TYPE_CHECKING:
@@ -362,12 +362,14 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
     if name in NOT_SERVED:
         document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
     elif entry.name == "optimizer" and entry.domain is not None:
-        others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
+        others = [
+            value for value in list_choices(entry.domain) or () if _normalize_word(value) not in SERVED_OPTIMIZERS
+        ]
         if others:
             known = ", ".join(SERVED_OPTIMIZERS)
             what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
             document.mistake(entry.path, what)
 
 
-def _bare(value: object) -> str:
+def _normalize_word(value: object) -> str:
     return str(value).lower().replace("_", "")

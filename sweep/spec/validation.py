@@ -130,7 +130,7 @@ def one_line(text: str) -> str:
     return escaped(shortened(text, _LONG))
 
 
-def show(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """Describe a value in a few words on one line."""
     match value:
         case None:
@@ -192,7 +192,7 @@ _TYPES = ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "a
 _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
 
 
-def kind_of(value: Value) -> str:
+def name_kind(value: Value) -> str:
     """Return the word for the kind of a value; integers and floats are both numbers."""
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
@@ -207,7 +207,7 @@ def validate(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        _note(error, model, data, path, document, hints)
+        _note_mistakes(error, model, data, path, document, hints)
         return None
 
 
@@ -221,7 +221,7 @@ def validate_parts(
     try:
         return model.model_validate(data), set()
     except ValidationError as error:
-        _note(error, model, data, (), document, hints)
+        _note_mistakes(error, model, data, (), document, hints)
         wrong = {str(fault["loc"][0]) for fault in error.errors()}
         return model.model_validate({key: data[key] for key in data if key not in wrong}), wrong
 
@@ -230,7 +230,7 @@ def validate_parts(
 def schema_of(model: type[BaseModel]) -> Schema:
     """Return a model's JSON Schema with all references resolved."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
-    resolved: Schema = _resolved(schema, schema.get("$defs", {}))
+    resolved: Schema = _resolve_references(schema, schema.get("$defs", {}))
     return resolved
 
 
@@ -282,7 +282,7 @@ class _InFileOrder(GenerateJsonSchema):
         return value
 
 
-def _note(
+def _note_mistakes(
     error: ValidationError,
     model: type[BaseModel],
     data: Value,
@@ -322,7 +322,7 @@ class _Words:
             case "union_tag_invalid" if isinstance(value, dict):
                 self.unexpected((*path, "type"), value["type"], _tags(expected))
             case "value_error":
-                self.document.mistake(path, f"{show(value)}, expected {fault['ctx']['error']}")
+                self.document.mistake(path, f"{describe_value(value)}, expected {fault['ctx']['error']}")
             case _:
                 self.unexpected(path, value, expected)
 
@@ -343,7 +343,7 @@ class _Words:
         choices = _choices(expected)
         many = hint and len(choices) > MANY
         wanted = f"none of the {len(choices)} that are known" if many else f"expected {expectation(expected)}"
-        self.document.mistake(path, f"{show(value)}, {wanted}", hint)
+        self.document.mistake(path, f"{describe_value(value)}, {wanted}", hint)
 
 
 def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
@@ -400,16 +400,16 @@ def _tags(schema: Schema) -> Schema:
     return {"enum": [part["properties"]["type"]["const"] for part in tagged]}
 
 
-def _resolved(node: Any, definitions: Mapping[str, Any]) -> Any:
+def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_resolved(value, definitions) for value in node]
+        return [_resolve_references(value, definitions) for value in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
         siblings = {key: value for key, value in node.items() if key != "$ref"}
-        return _resolved({**target, **siblings}, definitions)
-    return {key: _resolved(value, definitions) for key, value in node.items() if key != "$defs"}
+        return _resolve_references({**target, **siblings}, definitions)
+    return {key: _resolve_references(value, definitions) for key, value in node.items() if key != "$defs"}
 
 
 def _is_number(text: str) -> bool:

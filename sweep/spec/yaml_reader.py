@@ -39,7 +39,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, one_line, show
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, one_line
 from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -57,14 +57,14 @@ _BASES = {"0o": 8, "0x": 16}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def resolve(text: str, tag: str | None) -> Scalar:
+def resolve_scalar(text: str, tag: str | None) -> Scalar:
     """Return the value of a scalar, by its tag or, without a tag, by its form.
 
     Raises ``ValueError`` with a message for the user.
     """
     match tag:
         case "str":
-            return _text(text)
+            return _join_surrogates(text)
         case None | "null" if text in _NULLS:
             return None
         case None | "bool" if text in _BOOLS:
@@ -74,7 +74,7 @@ def resolve(text: str, tag: str | None) -> Scalar:
         case None | "float" if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
             return _float(text)
         case None:
-            return _text(text)
+            return _join_surrogates(text)
     raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
 
 
@@ -110,10 +110,10 @@ def _resolve_number_1_1(text: str) -> Value:
 
 def _int(text: str) -> int:
     # Python's conversion takes quadratic time.
-    return _whole(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
+    return _check_64_bits(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
 
 
-def _whole(number: int, text: str) -> int:
+def _check_64_bits(number: int, text: str) -> int:
     if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
@@ -125,7 +125,7 @@ def _float(text: str) -> float:
     return number
 
 
-def _text(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if "\ufffd" in text:
@@ -149,7 +149,7 @@ _HINTS = {
 }
 
 
-def decode(raw: bytes, source: str) -> str:
+def decode_text(raw: bytes, source: str) -> str:
     """Decode UTF-8 with or without a byte order mark. Raises InputError."""
     if len(raw) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
@@ -161,7 +161,7 @@ def decode(raw: bytes, source: str) -> str:
         raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
 
 
-def read(text: str, source: str) -> Document:
+def parse_document(text: str, source: str) -> Document:
     """Parse a text whose top level is a mapping.
 
     Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
@@ -311,7 +311,7 @@ class _Composer:
 
     def _scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
         try:
-            value = resolve(event.value, "str" if event.style and tag is None else tag)
+            value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
             self.document.fault(mark, str(error))
             return str(event.value)
@@ -362,7 +362,7 @@ def _mark_after(text: str) -> TextPosition:
     return TextPosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
-def write(documents: Iterable[Mapping[str, object]]) -> str:
+def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
     """Return mappings as the documents of a YAML file, with their keys in order."""
     yaml, target = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style = False
@@ -408,7 +408,7 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
 def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
     """Return a number or text that a file can hold; None after noting a mistake."""
     try:
-        return _text(value) if isinstance(value, str) else _whole(value, str(value))
+        return _join_surrogates(value) if isinstance(value, str) else _check_64_bits(value, str(value))
     except ValueError as error:
         document.mistake(path, str(error))
         return None
@@ -436,7 +436,7 @@ def apply_assignments(assignments: Iterable[str], label: str, document: Document
             for problem in error.problems:
                 document.outside(typed, problem.what, problem.hint)
             continue
-        _assign(key.split("."), value, typed, document)
+        _assign_value(key.split("."), value, typed, document)
 
 
 def split_assignments(text: str) -> list[str]:
@@ -447,7 +447,7 @@ def split_assignments(text: str) -> list[str]:
         raise InputError.one(VARIABLE, f"{text!r}: {error}", "quote it as in a shell") from None
 
 
-def _assign(parts: list[str], value: Value, typed: str, document: Document) -> None:
+def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
     holder: Value = document.data
     path: KeyPath = ()
     while True:
@@ -472,7 +472,7 @@ def _assign(parts: list[str], value: Value, typed: str, document: Document) -> N
             holder = holder[index]
         else:
             expected = f"an index below {len(holder)}" if isinstance(holder, list) else "a mapping"
-            there = f"{dotted(path)} is {show(holder)}, so {parts[0]!r} cannot be set in it"
+            there = f"{dotted(path)} is {describe_value(holder)}, so {parts[0]!r} cannot be set in it"
             document.outside(typed, f"{there}, expected {expected}")
             return
     document.override(path, typed)

@@ -75,7 +75,7 @@ def of_function(function: Any) -> list[Home]:
     found = [Home("the function", {"itself": function})]
     if module == "__main__":
         around = getattr(function, "__globals__", {})
-        home = Home("__main__", around, only=used(function, around))
+        home = Home("__main__", around, only=list_used_names(function, around))
         found += [home, *home.classes()]
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
@@ -100,7 +100,7 @@ def _is_author_module(name: str, file: str) -> bool:
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
-def used(whole: object, around: Mapping[str, object]) -> frozenset[str]:
+def list_used_names(whole: object, around: Mapping[str, object]) -> frozenset[str]:
     """Return the names in a notebook that a function or class uses, directly or through what it uses.
 
     All other names are unrelated, and would not be sent to a worker.

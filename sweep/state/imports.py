@@ -97,7 +97,7 @@ class _SeedingFinder:
             yield
             return
         before = random.getstate(), np.random.get_state()
-        were, there = (settings.read() if self.kept else {}), _has_tensorflow()
+        were, there = (settings.read_settings() if self.kept else {}), _has_tensorflow()
         self._installed += 1
         try:
             yield
@@ -155,7 +155,7 @@ _finder = _SeedingFinder()
 def hear(listener: Listener) -> Callable[[], None]:
     """Call a listener with each of the author's modules after its import; return a function that ends that."""
     _finder.listeners.append(listener)
-    _use()
+    _install_finder()
 
     def stop() -> None:
         _finder.listeners.remove(listener)
@@ -165,7 +165,7 @@ def hear(listener: Listener) -> Callable[[], None]:
 
 
 @contextmanager
-def heard(listener: Listener) -> Iterator[None]:
+def listen_to_imports(listener: Listener) -> Iterator[None]:
     """Call a listener with each of the author's modules that is imported inside the block."""
     stop = hear(listener)
     try:
@@ -183,7 +183,7 @@ def follow(kept: settings.SavedSettings) -> settings.SavedSettings:
 def seed(number: int) -> Callable[[], None]:
     """Import the author's modules under this seed, until the returned function is called."""
     before, _finder.seed = _finder.seed, number
-    _use()
+    _install_finder()
 
     def stop() -> None:
         _finder.seed = before
@@ -198,7 +198,7 @@ def take_for_own(module: str) -> None:
 
 
 @contextmanager
-def seeded(number: int) -> Iterator[None]:
+def seed_imports(number: int) -> Iterator[None]:
     """Import the author's modules under this seed inside the block."""
     stop = seed(number)
     try:
@@ -207,7 +207,7 @@ def seeded(number: int) -> Iterator[None]:
         stop()
 
 
-def _use() -> None:
+def _install_finder() -> None:
     _finder.users += 1
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)

@@ -39,7 +39,7 @@ def traces(homes: Sequence[Home], names: Container[str] | None = None) -> Traces
     return found
 
 
-def changed(before: Traces, after: Traces) -> set[str]:
+def find_changed_names(before: Traces, after: Traces) -> set[str]:
     """Return the names whose values differ, or that exist only before or only after."""
     missing = object()
     return {name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)}
@@ -54,7 +54,7 @@ class Moving:
     def without(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Return the names that do not change on their own, after comparing their values twice."""
         if names:
-            self.names |= changed(traces(homes, names), traces(homes, names))
+            self.names |= find_changed_names(traces(homes, names), traces(homes, names))
         return names - self.names
 
     def described(self) -> str:
@@ -98,7 +98,7 @@ class Pristine:
 
     def changed(self, homes: Sequence[Home]) -> set[str]:
         """Return the names whose values have changed, except those that change on their own."""
-        return moving.without(homes, changed(self.traces(), traces(homes)))
+        return moving.without(homes, find_changed_names(self.traces(), traces(homes)))
 
     def put_back(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Restore these names to their recorded values and delete new ones; return those that cannot be restored.

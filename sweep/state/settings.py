@@ -31,16 +31,16 @@ class Setting(NamedTuple):
     library: str = ""  # must have been imported
 
 
-def _resources() -> list[int]:
+def _list_resources() -> list[int]:
     resource = sys.modules.get("resource")
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     return sorted({getattr(resource, name) for name in names})
 
 
-def _limits() -> dict[int, tuple[int, int]]:
+def _read_resource_limits() -> dict[int, tuple[int, int]]:
     resource: Any = sys.modules["resource"]
     found = {}
-    for number in _resources():
+    for number in _list_resources():
         with suppress(OSError, ValueError):  # known to Python but not to this system
             found[number] = resource.getrlimit(number)
     return found
@@ -127,7 +127,7 @@ def _of(library: str, *names: str) -> Any:
     return found
 
 
-def _switch(library: str, read: str, write: str) -> Setting:
+def _make_setting(library: str, read: str, write: str) -> Setting:
     """Return a setting for which a library has two functions, given by dotted names."""
     return Setting(
         lambda: _of(library, *read.split("."))(), lambda value: _of(library, *write.split("."))(value), library
@@ -144,30 +144,32 @@ SETTINGS: dict[str, Setting] = {
     "sys.argv": Setting(lambda: list(sys.argv), _set_arguments),
     "the recursion limit": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
     "the umask": Setting(_umask, os.umask),
-    "resource limits": Setting(_limits, _set_limits, "resource"),
+    "resource limits": Setting(_read_resource_limits, _set_limits, "resource"),
     "the filters of warnings": Setting(lambda: list(warnings.filters), _set_filters),
     "the configuration of logging": Setting(_logging, _set_logging),
     "the locale": Setting(lambda: locale.setlocale(locale.LC_ALL), _set_locale),
     "the default timeout of sockets": Setting(socket.getdefaulttimeout, socket.setdefaulttimeout),
     "np.seterr": Setting(lambda: _of("numpy").geterr(), _set_numpy_errors, "numpy"),
-    "keras.config.floatx": _switch("keras", "config.floatx", "config.set_floatx"),
-    "keras.config.epsilon": _switch("keras", "config.epsilon", "config.set_epsilon"),
-    "keras.config.image_data_format": _switch("keras", "config.image_data_format", "config.set_image_data_format"),
-    "keras.config.dtype_policy": _switch("keras", "config.dtype_policy", "config.set_dtype_policy"),
-    "tf.config.run_functions_eagerly": _switch(
+    "keras.config.floatx": _make_setting("keras", "config.floatx", "config.set_floatx"),
+    "keras.config.epsilon": _make_setting("keras", "config.epsilon", "config.set_epsilon"),
+    "keras.config.image_data_format": _make_setting(
+        "keras", "config.image_data_format", "config.set_image_data_format"
+    ),
+    "keras.config.dtype_policy": _make_setting("keras", "config.dtype_policy", "config.set_dtype_policy"),
+    "tf.config.run_functions_eagerly": _make_setting(
         "tensorflow", "config.functions_run_eagerly", "config.run_functions_eagerly"
     ),
-    "tf.config.set_soft_device_placement": _switch(
+    "tf.config.set_soft_device_placement": _make_setting(
         "tensorflow", "config.get_soft_device_placement", "config.set_soft_device_placement"
     ),
-    "tf.config.experimental.enable_tensor_float_32_execution": _switch(
+    "tf.config.experimental.enable_tensor_float_32_execution": _make_setting(
         "tensorflow",
         "config.experimental.tensor_float_32_execution_enabled",
         "config.experimental.enable_tensor_float_32_execution",
     ),
-    "torch.set_default_dtype": _switch("torch", "get_default_dtype", "set_default_dtype"),
-    "torch.set_num_threads": _switch("torch", "get_num_threads", "set_num_threads"),
-    "torch.use_deterministic_algorithms": _switch(
+    "torch.set_default_dtype": _make_setting("torch", "get_default_dtype", "set_default_dtype"),
+    "torch.set_num_threads": _make_setting("torch", "get_num_threads", "set_num_threads"),
+    "torch.use_deterministic_algorithms": _make_setting(
         "torch", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms"
     ),
 }
@@ -178,7 +180,7 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 """Settings that numbers may depend on and that change only by an explicit call."""
 
 
-def read(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
+def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
     """Return the present values of these settings, as far as their libraries are imported."""
     found = {}
     for name in names:
@@ -189,15 +191,15 @@ def read(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
     return found
 
 
-def changed(before: Values, after: Values) -> Values:
+def find_changed_settings(before: Values, after: Values) -> Values:
     """Return the settings that existed before and have a different value now."""
     return {name: value for name, value in after.items() if name in before and before[name] != value}
 
 
-def write(values: Values) -> list[str]:
+def apply_settings(values: Values) -> list[str]:
     """Apply these settings if they differ; return those that cannot be changed, such as lowered hard limits."""
     resisting = []
-    for name, value in changed(read(tuple(values)), values).items():
+    for name, value in find_changed_settings(read_settings(tuple(values)), values).items():
         try:
             SETTINGS[name].write(value)
         except (OSError, ValueError, RuntimeError) as error:
@@ -223,23 +225,23 @@ class SavedSettings:
     """
 
     def __init__(self) -> None:
-        self._start = read()
+        self._start = read_settings()
 
     def again(self) -> None:
         """Make the present settings the initial ones."""
-        self._start = read()
+        self._start = read_settings()
 
     def imported(self, before: Values) -> None:
         """Adopt the settings that importing an installed library has changed since ``before``."""
-        after = read()
+        after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
-        for name, value in changed(before, after).items():
+        for name, value in find_changed_settings(before, after).items():
             self._start[name] = _taken_over(self._start[name], before[name], value)
 
     def own(self) -> Values:
         """Return the settings that the present trial has changed."""
-        return changed(self._start, read())
+        return find_changed_settings(self._start, read_settings())
 
     def put_back(self) -> list[str]:
         """Restore all initial settings; return those that cannot be restored."""
-        return write(self._start)
+        return apply_settings(self._start)

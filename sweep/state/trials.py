@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep.state import imports
 from sweep.state.homes import Home
-from sweep.state.pristine import Pristine, changed, line_of_stale, traces
+from sweep.state.pristine import Pristine, find_changed_names, line_of_stale, traces
 
 _Homes = Callable[[], list[Home]]
 _Listener = Callable[[Pristine], imports.Listener]
@@ -55,7 +55,7 @@ class StartingValues:
             listener: turns the recorded values into a listener for imports.
             before_end: called when the trial ends.
         """
-        end()
+        restore_names()
         self.look(homes, of=of)
         _going.append(_Going(self._pristine, homes, before_end, imports.hear(listener(self._pristine))))
 
@@ -82,7 +82,7 @@ def rest() -> None:
             trial.found.keep(homes, trial.left)
 
 
-def end() -> None:
+def restore_names() -> None:
     """Restore all names to their values before the present trial."""
     rest()
     while _going:
@@ -90,8 +90,8 @@ def end() -> None:
         trial.stop_hearing()
         trial.before_end()
         homes, names = trial.homes(), trial.left or set()
-        own = names & changed(trial.found.traces(), traces(homes))  # without changes made by building a model
-        _lines.extend(_line(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
+        own = names & find_changed_names(trial.found.traces(), traces(homes))  # not what building a model changed
+        _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
         resisting.update(trial.found.put_back(homes, names))
 
 
@@ -106,7 +106,7 @@ def stale() -> str:
     return line_of_stale(resisting)
 
 
-def _line(name: str) -> str:
+def _describe_change(name: str) -> str:
     return f"{name}, which a trial has changed, is as before for the next one: trials share nothing (docs/limits.md)"
 
 

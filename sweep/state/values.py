@@ -47,10 +47,10 @@ def is_of(value: object, library: str, *names: str) -> bool:
     """Return whether a value is an instance of one of these classes of a library; False if that is not imported."""
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
-    return isinstance(value, tuple(filter(None, (_kind(library, name) for name in names))))
+    return isinstance(value, tuple(filter(None, (_find_class(library, name) for name in names))))
 
 
-def _kind(library: str, name: str) -> type | None:
+def _find_class(library: str, name: str) -> type | None:
     """Return a class of an imported library; None if it does not exist, or not yet during the library's import."""
     known = _kinds.get((library, name))
     if known is not None:
@@ -429,7 +429,7 @@ def _is_namespace(value: object) -> bool:
     return value is sys.modules or (isinstance(value, dict) and "__name__" in value and "__builtins__" in value)
 
 
-def _is_same(present: Iterable[object], parts: Iterable[object]) -> bool:
+def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> bool:
     one, other = list(present), list(parts)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
@@ -440,7 +440,7 @@ def _put_mapping(value: MutableMapping[Any, Any], items: dict[Any, Any]) -> None
     for name, one in items.items():
         if name not in value or value[name] is not one:
             value[name] = one
-    if not _is_same(value, items):  # in another order
+    if not _are_same_objects(value, items):  # in another order
         value.clear()
         value.update(items)
 
@@ -452,7 +452,7 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
             value.clear()
             for part in parts:
                 value.add(part)
-    elif not _is_same(present, parts):
+    elif not _are_same_objects(present, parts):
         if isinstance(value, deque):
             value.clear()
             value.extend(parts)

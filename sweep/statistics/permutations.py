@@ -37,7 +37,7 @@ def each(differences: npt.ArrayLike) -> Signs:
     The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.
     """
     patterns, table = _prepared(differences, _WORK)
-    observed = _observed(table)
+    observed = _compute_observed_sums(table)
     count = np.zeros(len(observed))
     for sums in patterns.times(table):
         count += (sums >= observed).sum(axis=0)
@@ -132,7 +132,7 @@ def _prepared(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]
     return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True), table
 
 
-def _observed(table: Floats) -> Floats:
+def _compute_observed_sums(table: Floats) -> Floats:
     return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # tolerance, since a sum in another order can be smaller
 
 

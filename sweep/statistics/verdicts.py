@@ -59,7 +59,9 @@ class Compared(Struct, frozen=True):
     undecided: str = ""  # the reason, if undecided
 
 
-def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
+def compare_configurations(
+    table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0
+) -> dict[K, Compared]:
     """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
     The scores of a cross-validation (``folds``) share examples, so differences are tested by the t-test of Nadeau and
@@ -74,11 +76,13 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
         first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
     shared = shared_by_folds(folds) if folds else 0.0
-    beside = {name: differences(scored[name], scored[first]) for name in others}
+    beside = {name: compute_differences(scored[name], scored[first]) for name in others}
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
-    tests = _tests_of_folds(tested, first, behind, shared) if folds else _tests(tested, behind, maximize=maximize)
+    tests = (
+        _tests_of_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
+    )
     found = {}
     for name in others:
         values, test = beside[name], tests.get(name)
@@ -94,7 +98,7 @@ class _Test:
     error: float | None
 
 
-def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
+def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
     """Return the sign tests of the configurations in ``behind``; ``scored`` also has the best one, which comes first.
 
     ``behind`` is True for configurations with a worse mean than the best one's, over their common seeds.
@@ -106,7 +110,7 @@ def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dic
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = _aligned(scored) if maximize else -_aligned(scored)
+    table = _align_scores(scored) if maximize else -_align_scores(scored)
     place = {name: at for at, name in enumerate(names)}
     errors: list[float] = []
 
@@ -124,11 +128,11 @@ def _tests(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dic
 
 
 def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
-    """Return the same as `_tests` by t-tests of Nadeau and Bengio.
+    """Return the same as `_test_by_signs` by t-tests of Nadeau and Bengio.
 
     The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
     """
-    single = {name: t_test(differences(scored[name], scored[first]), shared) for name in behind}
+    single = {name: t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
@@ -158,7 +162,7 @@ def _step_down(
     return adjusted
 
 
-def _aligned(scored: Table[K]) -> Floats:
+def _align_scores(scored: Table[K]) -> Floats:
     """Return all scores as (seeds, configurations), NaN where one is missing."""
     import numpy as np
 
@@ -169,7 +173,7 @@ def _aligned(scored: Table[K]) -> Floats:
     return np.column_stack(columns)
 
 
-def differences(scores: Scores, others: Scores) -> list[float]:
+def compute_differences(scores: Scores, others: Scores) -> list[float]:
     """Return the differences of two configurations' scores over their common seeds."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
@@ -215,10 +219,10 @@ def compare_fronts(
     needed = LEAST if folds else seeds_for(pairs)
     found = {}
     for name in names:
-        common = {one: len(differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
         most = max(common.values(), default=0)
         if name in front:
-            others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            others = (len(compute_differences(tables[0][name], tables[0][one])) for one in names if one != name)
             most = max(others, default=0)
         if not pairs:
             found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), undecided="nothing to compare with")
@@ -237,7 +241,7 @@ def compare_fronts(
 
 def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
-    values = [differences(one, other) for one, other in scores]
+    values = [compute_differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0
     if folds:

@@ -211,17 +211,17 @@ class TrialRows:
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
-            _add(self._trained, row, event.time_s)
+            _add_amount(self._trained, row, event.time_s)
             self._share(row, self._moment(event), event.measures.get("together", 1.0), event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
-                    _add(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
+                    _add_amount(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
         else:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
         if event.examples_per_s is not None:
-            _add(self._timed, row, event.time_s)
-            _add(self.floats["examples"], row, event.examples_per_s * event.time_s)
+            _add_amount(self._timed, row, event.time_s)
+            _add_amount(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
             self._measure(row, name, value)
         if self.texts["status"].get(row) != Status.RUNNING:  # it has resumed
@@ -252,7 +252,7 @@ class TrialRows:
         if facts.strategy is not None:  # otherwise it is unknown how it was trained
             self.flags["reproducible"].set(row, facts.reproducible)
         for part, seconds in facts.overhead_s.items():
-            _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
+            _add_amount(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
         self._end_times(row, event, moment)
@@ -273,7 +273,7 @@ class TrialRows:
             waited_s = facts.started - (self.floats["started_at"].get(row) or 0.0)
             if facts.lived_s is not None:
                 waited_s = moment.since(begun) - facts.lived_s
-            _add(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
+            _add_amount(self._others_s, row, -waited_s * (self._first_others.get(row) or 0.0))
             self.floats["started_at"].set(row, facts.started)
             begun = begun.after(waited_s)
             self._begun.set(row, begun)
@@ -294,7 +294,7 @@ class TrialRows:
         since_s = 0.0 if heard is None else moment.since(heard)
         if self.texts["status"].get(row) != Status.RUNNING:
             since_s = min(since_s, time_s * (together or 0.0))
-        _add(self._others_s, row, since_s * others)
+        _add_amount(self._others_s, row, since_s * others)
         if self._first_others.get(row) is None:
             self._first_others.set(row, others)
         self._others.set(row, others)
@@ -359,5 +359,5 @@ def _set_all(columns: dict[str, Numbers], row: int, values: Mapping[str, float])
         columns.setdefault(name, Numbers("d")).set(row, value)
 
 
-def _add(column: Numbers, row: int, amount: float) -> None:
+def _add_amount(column: Numbers, row: int, amount: float) -> None:
     column.set(row, (column.get(row) or 0.0) + amount)

@@ -59,7 +59,7 @@ def removed_if_it_fails(folder: Path) -> Iterator[None]:
         raise
 
 
-def settle(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Flush the entries of a folder, so that they survive a loss of power if the file system supports that."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)

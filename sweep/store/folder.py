@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.events import plain
+from sweep.events import convert_to_json_types
 from sweep.store import object_store, remote, sweep_info
 from sweep.store.disk import process, removed_if_it_fails, replacing, storing
 from sweep.store.locks import HAS_LOCKS, is_locked, lock
@@ -99,7 +99,7 @@ class ResultsFolder:
         Raises:
             InputError: for an invalid or taken name, or an unwritable location.
         """
-        _check_name(name)
+        _check_folder_name(name)
         folder = cls(results_dir / name)
         root = store_of(results_dir)
         store = None if root is None else root.below(name)
@@ -123,7 +123,7 @@ class ResultsFolder:
                     aside.path.rename(folder.path)
                     return folder
                 stand_for(aside.path, store)
-                with remote.alone(folder.path):
+                with remote.lock_copy(folder.path):
                     if claimed := remote.claim(aside.path, store):
                         aside.path.rename(folder.path)
                 if not claimed:
@@ -172,11 +172,11 @@ class ResultsFolder:
         """Return the content of sweep.json. Raises `StoreError` if it is unreadable."""
         with storing(self.info):
             text = self.info.read_bytes()
-        return sweep_info.parse(self.info, text)
+        return sweep_info.parse_sweep_info(self.info, text)
 
     def write_info(self, info: SweepInfo) -> None:
         """Replace sweep.json; readers see the old or the new one, even after a loss of power."""
-        text = json.dumps(plain(info.content), indent=2)
+        text = json.dumps(convert_to_json_types(info.content), indent=2)
         with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()
@@ -275,7 +275,7 @@ def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     return named
 
 
-def _check_name(name: str) -> None:
+def _check_folder_name(name: str) -> None:
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
         not name
@@ -315,12 +315,12 @@ def _check_free(folder: ResultsFolder) -> None:
         raise InputError.one(str(folder.path), "is a file, expected a new folder", other) from error
     if folder.info.exists():
         hint = f"{other}, or go on with it: {folder.to_resume}"
-        raise InputError.one(str(folder.path), f"holds a sweep already ({_summary(folder)})", hint)
+        raise InputError.one(str(folder.path), f"holds a sweep already ({_summarize_folder(folder)})", hint)
     if content:
         raise InputError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)
 
 
-def _summary(folder: ResultsFolder) -> str:
+def _summarize_folder(folder: ResultsFolder) -> str:
     """Return the number of trials in a taken folder and when it last ran, in words, at little cost."""
     last = folder.log if folder.log.exists() else folder.info
     trials = 0

@@ -220,7 +220,7 @@ class Ledger:
         return trial
 
 
-def searched(change: Change) -> Event | None:
+def number_in_search(change: Change) -> Event | None:
     """Return the event with its trial's number in the search; None if the trial is not part of the search."""
     if isinstance(change, SessionChange):
         return change.event
@@ -233,7 +233,7 @@ def searched(change: Change) -> Event | None:
     return structs.replace(event, trial=place)
 
 
-def ended(events: Iterable[Event]) -> list[TrialState]:
+def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
     """Return the trials of a log that have ended, in the order of their starts."""
     ledger = Ledger()
     for event in events:

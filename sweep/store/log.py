@@ -16,7 +16,7 @@ from pathlib import Path
 from sweep.errors import StoreError
 from sweep.events import Event, NotJson, SessionEnded, TrialEnded, decode, encode
 from sweep.store.closing import Closing
-from sweep.store.disk import settle, storing
+from sweep.store.disk import flush_folder, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.remote import Writer
 
@@ -46,8 +46,8 @@ class Log(Closing):
         if copy is not None:
             copy.appended(good_bytes, wait=False)
         if fsync and not good_bytes:
-            settle(path.parent)
-            settle(path.parent.parent)
+            flush_folder(path.parent)
+            flush_folder(path.parent.parent)
 
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or, raising `StoreError`, none. Written events survive the death of this process."""
@@ -93,7 +93,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                raise StoreError(f"{_place(path, offset, damage)}; {way_out(path)}") from damage
+                raise StoreError(f"{_locate_error(path, offset, damage)}; {way_out(path)}") from damage
             if not line.endswith(b"\n"):
                 return
             try:
@@ -102,7 +102,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
                 damage = error
                 continue
             except StoreError as error:
-                raise StoreError(_place(path, offset, error)) from error
+                raise StoreError(_locate_error(path, offset, error)) from error
             offset += len(line)
             yield event, offset
 
@@ -145,13 +145,13 @@ def way_out(path: Path) -> str:
     return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
-def _place(path: Path, offset: int, error: StoreError) -> str:
+def _locate_error(path: Path, offset: int, error: StoreError) -> str:
     with path.open("rb") as file:
-        line = 1 + sum(block.count(b"\n") for block in _blocks(file.fileno(), offset))
+        line = 1 + sum(block.count(b"\n") for block in _read_blocks(file.fileno(), offset))
     return f"{path}:{line}: {error}"
 
 
-def _blocks(file: int, size: int) -> Iterator[bytes]:
+def _read_blocks(file: int, size: int) -> Iterator[bytes]:
     while size > 0 and (block := os.read(file, min(size, 1 << 20))):
         size -= len(block)
         yield block

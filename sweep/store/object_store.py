@@ -175,14 +175,14 @@ class ObjectStore:
 
     @property
     def _opened(self) -> Backend:
-        return self.backend or _opened("/".join(self.url.split("/")[:3]), _settings())
+        return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _settings())
 
     def _full(self, key: str) -> str:
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
 
     def _entry(self, found: Any) -> StoredObject:
         key = found["path"][len(self._full("-")) - 1 :]
-        return StoredObject(key, found["size"], plain(found["e_tag"] or ""))
+        return StoredObject(key, found["size"], unquote_tag(found["e_tag"] or ""))
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:
@@ -232,7 +232,7 @@ def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[]
     return stop
 
 
-def plain(tag: str) -> str:
+def unquote_tag(tag: str) -> str:
     """Return a tag without quotes, as in listings, because some stores quote it."""
     return tag.strip('"')
 
@@ -277,7 +277,7 @@ def _settings() -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
+def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 

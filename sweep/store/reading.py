@@ -30,7 +30,7 @@ from sweep.store.sweep_info import VERSION
 from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
 
 
-def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
+def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """Return the tables of a sweep as its log is now; writes nothing.
 
     ``metrics`` lists the wanted columns of that table, which may be missing; None: all. Files made from another log are
@@ -38,21 +38,21 @@ def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
-        files = _opened(folder, stack)
+        files = _open_tables(folder, stack)
         history = _written(files, folder)
         behind = None if history is None else behind_bytes(history, folder.log)
         if history is not None and behind == 0:
-            return _stored(files, folder, history, metrics)
+            return _read_stored(files, folder, history, metrics)
         if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
             needed = metrics and ("trial", *metrics)
-            found = caught_up(folder, _stored(files, folder, history, needed), needed)
+            found = caught_up(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
                 return Tables(found.trials, _only(found.metrics, metrics), found.history)
     found = of_log(folder)
     return Tables(found.trials, _only(found.metrics, metrics), found.history)
 
 
-def _stored(
+def _read_stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
     with storing(folder.trials):
@@ -69,7 +69,7 @@ def _only(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
     return metrics.select([name for name in metrics.column_names if name in names])
 
 
-def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
+def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
     """Open both Parquet files, trials first; return none if one is missing or not Parquet, so that the log is read."""
     try:
         # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
@@ -109,7 +109,7 @@ def behind_bytes(history: History, path: Path) -> int | None:
     return None if log.is_another(path, history.log_bytes, history.mark) else beyond
 
 
-def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
+def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     """Return those of the named columns that the table has, as Python values: JSON decoded, None for null."""
     values_by_name: dict[str, list[object]] = {}
     for name in names:
@@ -169,7 +169,7 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
         builder.follow(folder.log)
     except StoreError:  # an ended trial continues, or the log is damaged: reading all of it tells more
         return None
-    return _with(stored, builder, names)
+    return _merge_tables(stored, builder, names)
 
 
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
@@ -179,7 +179,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     pauses, sessions = dict(history.pauses), dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
     builder.go_on(History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start))
-    for place, line in _lines(folder.log, start, history.log_bytes):
+    for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:
             builder.observe(decode(line), place)
@@ -189,7 +189,7 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     return builder
 
 
-def _with(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
+def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
     """Return stored tables with a builder's trials replacing their own; None if columns have no common type."""
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
@@ -202,7 +202,7 @@ def _with(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = N
     return None if trials is None or metrics is None else Tables(trials, metrics, builder.history())
 
 
-def _lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
         file.seek(start)
         while start < end:
@@ -218,7 +218,7 @@ def _merged(
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
     kept = old.slice(0, count) if keep[:count].all() else old.take(of_numbers(np.flatnonzero(keep)))
-    joined = _joined(kept, new, group)
+    joined = _append_table(kept, new, group)
     if joined is None:
         return None
     order = numbers(joined, "trial").astype(np.int64)
@@ -231,7 +231,7 @@ def _get_total_before(totals: Mapping[int, float], place: int) -> float:
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
-def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
+def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
     """Return one table below the other, with the columns of both; None if a column has no type for all its values."""
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
@@ -241,7 +241,7 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
         if field is None:
             return None
         try:
-            chunks = [_column(table, field).chunks for table in (first, second)]
+            chunks = [_cast_column(table, field).chunks for table in (first, second)]
         except pa.ArrowInvalid:  # a whole number that no float can represent
             return None
         fields.append(field)
@@ -249,7 +249,7 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table[field.name]
@@ -306,7 +306,7 @@ class TableWriter(Follower):
         try:
             if builder.follow(self._folder.log) == self._written:
                 return
-            tables = builder.tables() if stored is None else _with(stored, builder)
+            tables = builder.tables() if stored is None else _merge_tables(stored, builder)
         except StoreError:
             if stored is None:
                 raise
@@ -324,12 +324,12 @@ class TableWriter(Follower):
         folder = self._folder
         self._written = -1
         with ExitStack() as stack:
-            files = _opened(folder, stack)
+            files = _open_tables(folder, stack)
             history = _written(files, folder)
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
             if history is not None and is_current and behind_bytes(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
-                    found = _stored(files, folder, history, None), _resume_builder(folder, history)
+                    found = _read_stored(files, folder, history, None), _resume_builder(folder, history)
                     self._written = history.log_bytes
                     return found
         return None, TableBuilder.of(folder)

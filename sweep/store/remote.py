@@ -36,9 +36,9 @@ from sweep.store.object_store import (
     is_url,
     now,
     patiently,
-    plain,
     repeat,
     stand_for,
+    unquote_tag,
 )
 
 AWAY_S = 300.0
@@ -110,13 +110,13 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     If another process of this machine runs the sweep, its copy is current. ``mine``: this process is about to run it.
     Raises `StoreError`.
     """
-    with alone(folder):
+    with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
             return True
         for _ in range(_TRIES):
             _, files = store.folder()
             if not any(entry.key == "sweep.json" for entry in files):
-                _set_aside(folder)
+                _set_copy_aside(folder)
                 return False
             try:
                 _bring(folder, store, files, store.entries("log"))
@@ -127,7 +127,7 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def lock_copy(folder: Path) -> Iterator[None]:
     """Lock the local copy of a stored sweep: no other process on this machine changes it inside the block."""
     with waiting_for(folder.with_name(f".{folder.name}.pull")):
         yield
@@ -147,14 +147,14 @@ def pull_all(results: Path, store: ObjectStore) -> None:
     present = {name for name, found in zip(names, there, strict=True) if found}
     for path in results.iterdir():  # copies of sweeps that are no longer in the store
         if path.is_dir() and path.name[0] != "." and path.name not in present and not is_locked(path / "lock"):
-            _set_aside(path)
+            _set_copy_aside(path)
 
 
 def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
     if known.first is not None and known.first != first:
-        _set_aside(folder)
+        _set_copy_aside(folder)
         known = _CopyState()
     known.first = first
     stand_for(folder, store)
@@ -207,7 +207,7 @@ def _parsed(data: bytes) -> tuple[int, bytes]:
     return int(json.loads(head)["at"]), content
 
 
-def _set_aside(folder: Path) -> None:
+def _set_copy_aside(folder: Path) -> None:
     """Move away the copy of a sweep that the store no longer has, as it may contain results that were never sent."""
     if (folder / _KNOWN).exists():
         folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
@@ -240,7 +240,7 @@ def ask(store: ObjectStore, request: str) -> None:
     store.put(f"requests/{request}", b"")
 
 
-def withdraw_request(store: ObjectStore, request: str) -> None:
+def withdraw_stored_request(store: ObjectStore, request: str) -> None:
     """Delete a request that was not taken."""
     store.delete([f"requests/{request}"])
 
@@ -360,7 +360,7 @@ class Writer:
                 raise StoreError(f"{self._store.url}: {taken}")
             content, tag = _parsed(there[0])[1], there[1]
         if not known.segments:
-            known.first = plain(tag)
+            known.first = unquote_tag(tag)
         known.segments += 1
         known.bytes += len(content)
 

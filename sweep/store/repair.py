@@ -29,7 +29,7 @@ class Repaired:
     original: Path | None  # the damaged log; None: the log was intact and is unchanged
 
 
-def repair(folder: ResultsFolder) -> Repaired:
+def repair_log(folder: ResultsFolder) -> Repaired:
     """Repair a sweep's log and rebuild its tables.
 
     Raises:
@@ -42,10 +42,10 @@ def repair(folder: ResultsFolder) -> Repaired:
     with folder.lock():
         with storing(folder.log):
             content = folder.log.read_bytes()
-        records, losses = _read(folder.log, content)
+        records, losses = _read_records(folder.log, content)
         if not losses:
             return Repaired(len(records), (), None)
-        original = _set_aside(folder.log)
+        original = _set_log_aside(folder.log)
         with replacing(folder.log) as path, path.open("wb") as file:
             file.writelines(record + b"\n" for record in records)
             file.flush()
@@ -54,18 +54,18 @@ def repair(folder: ResultsFolder) -> Repaired:
     return Repaired(len(records), tuple(losses), original)
 
 
-def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
+def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     records: list[bytes] = []
     losses: list[str] = []
     ledger = Ledger(keep_epochs=False)
     *lines, torn = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
-            parts = [*_parts(line)]
+            parts = [*_split_records(line)]
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
-            gap = _gap(ledger, event)
+            gap = _describe_missing_epochs(ledger, event)
             flaw = f"{len(part)} bytes are no record" if event is None else _flaw(ledger, event)
             losses += [f"line {number}: {why}" for why in (gap, flaw) if why]
             if flaw is None:
@@ -75,7 +75,7 @@ def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     return records, [*losses, *_missing(ledger)]
 
 
-def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
+def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
     """Yield the records of a line, and None for parts that are no records; zeros may have joined several lines."""
     try:
         yield line, decode(line)
@@ -85,7 +85,7 @@ def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
             yield line, None
         else:
             for part in parts:
-                yield from _parts(part)
+                yield from _split_records(part)
 
 
 def _flaw(ledger: Ledger, event: Event) -> str | None:
@@ -97,7 +97,7 @@ def _flaw(ledger: Ledger, event: Event) -> str | None:
     return None
 
 
-def _gap(ledger: Ledger, event: Event | None) -> str | None:
+def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
     """Return which epochs are missing before an event, in words; None if none are."""
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
@@ -111,7 +111,7 @@ def _missing(ledger: Ledger) -> list[str]:
     return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
 
 
-def _set_aside(log: Path) -> Path:
+def _set_log_aside(log: Path) -> Path:
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

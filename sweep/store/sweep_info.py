@@ -157,7 +157,7 @@ class SweepInfo:
     @property
     def repeats(self) -> int:
         """Number of seeds of each configuration."""
-        return _whole(self.spec.get("repeats")) or 1
+        return _parse_whole_number(self.spec.get("repeats")) or 1
 
     @property
     def trials_each(self) -> int:
@@ -167,7 +167,7 @@ class SweepInfo:
     @property
     def folds(self) -> int | None:
         """Number of folds of a cross-validation; None without one."""
-        return _whole(self.spec.get("folds"))
+        return _parse_whole_number(self.spec.get("folds"))
 
     @property
     def co2_g_per_kwh(self) -> float | None:
@@ -190,7 +190,7 @@ class SweepInfo:
 
     @property
     def simulated_gpus(self) -> int | None:
-        return _whole(self.content.get("simulated_gpus"))
+        return _parse_whole_number(self.content.get("simulated_gpus"))
 
     @property
     def memo(self) -> bool:
@@ -270,7 +270,7 @@ def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
     return different
 
 
-def parse(path: Path, text: bytes) -> SweepInfo:
+def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
     """Parse the content of a sweep.json. Raises `StoreError` if it is damaged."""
     try:
         content = json.loads(text)
@@ -281,7 +281,7 @@ def parse(path: Path, text: bytes) -> SweepInfo:
     return SweepInfo(path, content)
 
 
-def _whole(value: object) -> int | None:
+def _parse_whole_number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -333,9 +333,9 @@ def gpus() -> list[dict[str, str]]:
         ("index", "uuid", "name", "memory.total", "driver_version"),
         os.environ.get("CUDA_VISIBLE_DEVICES"),
     )
-    answer = _run("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
+    answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
     rows = {int(cells[0]): cells[1:] for line in answer.splitlines() if len(cells := line.split(", ")) == len(fields)}
-    listed = _run("nvidia-smi", "-L") if "MIG-" in (setting or "") else None
+    listed = _run_command("nvidia-smi", "-L") if "MIG-" in (setting or "") else None
     shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listed or ""), setting)
     return [dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)) for index in shown]
 
@@ -380,19 +380,19 @@ def _git(folder: Path) -> dict[str, object] | None:
     None if the folder is not in a repository.
     """
     git = ("git", "--no-optional-locks", "-C", str(folder))
-    commit = _run(*git, "rev-parse", "HEAD")
+    commit = _run_command(*git, "rev-parse", "HEAD")
     if commit is None:
         return None
-    changed = _run(*git, "status", "--porcelain", "--untracked-files=no")
-    added = _run(*git, "ls-files", "--others", "--exclude-standard", "--", "*.py")
+    changed = _run_command(*git, "status", "--porcelain", "--untracked-files=no")
+    added = _run_command(*git, "ls-files", "--others", "--exclude-standard", "--", "*.py")
     return {
         "commit": commit,
-        "branch": _run(*git, "rev-parse", "--abbrev-ref", "HEAD"),
+        "branch": _run_command(*git, "rev-parse", "--abbrev-ref", "HEAD"),
         "dirty": None if changed is None or added is None else bool(changed or added),
     }
 
 
-def _run(*command: str) -> str | None:
+def _run_command(*command: str) -> str | None:
     """Return the output of a program; None if it is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")

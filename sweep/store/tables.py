@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, plain
+from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, convert_to_json_types
 from sweep.store import ledger, log
 from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
 from sweep.store.disk import replacing
@@ -159,13 +159,13 @@ class TableBuilder:
         """Return one row per trial, sorted by number."""
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
-        whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
+        whole = {name: _make_number_array(column, count) for name, column in rows.integers.items()}
         flags = {name: of_numbers(*column.filled(count), pa.bool_()) for name, column in rows.flags.items()}
-        floats = {name: _numbers(column, count) for name, column in rows.floats.items()}
+        floats = {name: _make_number_array(column, count) for name, column in rows.floats.items()}
         params = {f"param.{name}": of_params(column.filled(count)) for name, column in rows.params.items()}
-        last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
-        best = {f"best.{name}": _numbers(column, count) for name, column in rows.best.items()}
-        tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
+        last = {f"metric.{name}": _make_number_array(column, count) for name, column in rows.last.items()}
+        best = {f"best.{name}": _make_number_array(column, count) for name, column in rows.best.items()}
+        tested = {f"test.{name}": _make_number_array(column, count) for name, column in rows.tested.items()}
         first = self._objectives[0][0] if self._objectives else ""
         train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
@@ -191,7 +191,7 @@ class TableBuilder:
             "duration_s": floats["duration_s"],
             "train_s": train_s,
             "overhead_s": of_list(overhead_s, pa.float64()),
-            **{f"overhead.{part}_s": _numbers(column, count) for part, column in rows.overhead.items()},
+            **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._added_up(count),
             "node": texts["node"],
@@ -211,14 +211,14 @@ class TableBuilder:
             "error": texts["error"],
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
-        table = _table(columns, encodings)
+        table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].filled(count)
         return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
-        columns = {name: _numbers(column, count) for name, column in self._trials.added_up.items()}
+        columns = {name: _make_number_array(column, count) for name, column in self._trials.added_up.items()}
         if ENERGY in columns and self._co2_g_per_kwh is not None:
-            import pyarrow.compute as pc  # see `_guarded`
+            import pyarrow.compute as pc  # see `_escape_formulas`
 
             columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
         return columns
@@ -232,18 +232,18 @@ class TableBuilder:
         number, _ = self._trials.integers["trial"].filled(trials)
         order = np.lexsort((epoch, number[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
-        fields = {name: _numbers(column, count) for name, column in rows.fields.items()}
+        fields = {name: _make_number_array(column, count) for name, column in rows.fields.items()}
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
-            "trial": _numbers(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
+            "trial": _make_number_array(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
             "trial_id": ids.take(of_numbers(trial_row)),
             "epoch": of_numbers(epoch),
             **fields,
-            **{f"metric.{name}": _numbers(column, count) for name, column in rows.metrics.items()},
-            **{column_of_measure(name): _numbers(column, count) for name, column in rows.measures.items()},
+            **{f"metric.{name}": _make_number_array(column, count) for name, column in rows.metrics.items()},
+            **{column_of_measure(name): _make_number_array(column, count) for name, column in rows.measures.items()},
         }
-        return _table(columns, {}).take(of_numbers(order))
+        return _make_table(columns, {}).take(of_numbers(order))
 
 
 def of_log(folder: ResultsFolder) -> Tables:
@@ -281,12 +281,12 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
                 as_json[name] = AS_JSON
         else:
             arrays[name] = _array(values, _KINDS[kind])
-    table = _table(arrays, as_json)
+    table = _make_table(arrays, as_json)
     with replacing(folder.configurations) as aside:
         pq.write_table(table, aside, compression="zstd")
 
 
-def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
+def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
     fields = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()]
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
@@ -309,7 +309,7 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
     held = [pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _bits(~null), *held])
+    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _pack_bits(~null), *held])
 
 
 def of_numbers(
@@ -317,18 +317,18 @@ def of_numbers(
 ) -> pa.Array:
     """Return numbers as an array, by default of their own type; NaN stays a value."""
     kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
-    held = _bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(kind, len(values), [None if null is None else _bits(~null), held])
+    held = _pack_bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None if null is None else _pack_bits(~null), held])
 
 
-def _bits(values: npt.NDArray[Any]) -> pa.Buffer:
+def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
 
 
 _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 
-def _numbers(column: Numbers, rows: int) -> pa.Array:
+def _make_number_array(column: Numbers, rows: int) -> pa.Array:
     return of_numbers(*column.filled(rows))
 
 
@@ -362,7 +362,7 @@ def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     if kind is None or any(type(value) is int and abs(value) > exact for value in values):
         texts: list[str | None] = []
         for value in values:
-            texts.append(None if value is None else json.dumps(plain(value)))
+            texts.append(None if value is None else json.dumps(convert_to_json_types(value)))
         return of_list(texts, pa.string()), True
     return _array(values, kind), False
 
@@ -386,12 +386,12 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
     columns = []
     for column in table.columns:
-        columns.append(_guarded(column) if pa.types.is_string(column.type) else column)
-    names = _guarded(pa.array(table.column_names, pa.string())).to_pylist()
+        columns.append(_escape_formulas(column) if pa.types.is_string(column.type) else column)
+    names = _escape_formulas(pa.array(table.column_names, pa.string())).to_pylist()
     csv.write_csv(pa.table(columns, names=names), path, csv.WriteOptions(eol="\r\n"))
 
 
-def _guarded(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+def _escape_formulas(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
 
     formulas = pc.match_substring_regex(texts, _FORMULA)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build
-from sweep.space.early_terminate import EarlyTermination, decision_epochs
+from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 EPOCH_S, START_S = 10.0, 3.0
@@ -51,11 +51,11 @@ def simulate(
             goal="minimize",
             total=trials,
             epochs=epochs,
-            decisions=decision_epochs(rule, epochs),
+            decisions=compute_decision_epochs(rule, epochs),
             rule=rule,
         )
     )
-    scheduler = build(rule, Objective("loss", "minimize", None), epochs)
+    scheduler = build_scheduler(rule, Objective("loss", "minimize", None), epochs)
     workers: list[tuple[float, int, int]] = []
     merits: list[float] = []
     thought: list[tuple[float, float, float]] = []

@@ -33,7 +33,7 @@ def raced(race_: confirmation.Race) -> list[float]:
 
 def test_the_best_that_completed_get_the_first_fresh_seed() -> None:
     runs = [*searched([3.0, 1.0, 2.0]), run(9, 0.1, status=Status.PRUNED), run(8, math.nan), run(7, 5.0, Role.BASELINE)]
-    found = confirmation.run(runs, RULES)
+    found = confirmation.run_race(runs, RULES)
     assert [(params["a"], repeat, fold) for params, repeat, fold in found.wanted] == [
         (1, 1, None),
         (2, 1, None),
@@ -45,7 +45,7 @@ def test_the_best_that_completed_get_the_first_fresh_seed() -> None:
 def test_who_is_told_apart_gets_no_further_seed() -> None:
     runs = [*searched([1.0, 1.1]), run(7, 9.0, Role.BASELINE)]
     runs += [*fresh(0, [1.0, 1.3]), *fresh(1, [1.05, 1.2]), *fresh(7, [9.0, 9.4])]
-    found = confirmation.run(runs, RULES)
+    found = confirmation.run_race(runs, RULES)
     assert [params["a"] for params, _, _ in found.wanted] == [0, 1]
     assert found.racers[-1].params == {"a": 7}
     assert found.racers[-1].out == "told apart after 2 seeds"
@@ -55,7 +55,7 @@ def test_who_is_told_apart_gets_no_further_seed() -> None:
 def test_another_one_takes_the_place_of_a_finalist_that_breaks() -> None:
     runs = searched([1.0, 2.0, 3.0])
     runs += [run(0, math.nan, Role.CONFIRM, 1, Status.DIVERGED), *fresh(1, [2.0])]
-    found = confirmation.run(runs, RULES)
+    found = confirmation.run_race(runs, RULES)
     assert [params["a"] for params, _, _ in found.wanted] == [2]
     assert raced(found) == [1, 2, 0]
     assert found.racers[-1].out == confirmation.BROKEN
@@ -63,7 +63,7 @@ def test_another_one_takes_the_place_of_a_finalist_that_breaks() -> None:
 
 def test_a_race_does_not_depend_on_the_order_of_its_trials() -> None:
     runs = [*searched([1.0, 1.1]), *fresh(0, [1.0, 1.1, 0.9, 1.0]), *fresh(1, [1.2, 1.0, 1.1, 0.9])]
-    one, other = confirmation.run(runs, RULES), confirmation.run(runs[::-1], RULES)
+    one, other = confirmation.run_race(runs, RULES), confirmation.run_race(runs[::-1], RULES)
     assert one == other
     assert one.over == "2 are not told apart by 4 fresh seeds"
 
@@ -83,8 +83,8 @@ def test_repeats_of_the_search_leave_out_what_they_tell_from_the_best() -> None:
         for repeat, noise in enumerate((0.0, 1.0 + a, -1.0))
     ]
     assert len(confirmation.finalists(confirmation.candidates(runs, rules), rules, math.inf)) == 2
-    assert confirmation.run([run(5, 1.0)], RULES).over.startswith("a single configuration is left")
-    assert confirmation.run([], RULES).over.startswith("no configuration is left")
+    assert confirmation.run_race([run(5, 1.0)], RULES).over.startswith("a single configuration is left")
+    assert confirmation.run_race([], RULES).over.startswith("no configuration is left")
 
 
 def test_folds_of_a_repeat_are_one_score() -> None:
@@ -94,7 +94,7 @@ def test_folds_of_a_repeat_are_one_score() -> None:
         for a in (0, 1)
         for fold in (0, 1)
     ]
-    found = confirmation.run(whole, rules)
+    found = confirmation.run_race(whole, rules)
     assert [(params["a"], repeat, fold) for params, repeat, fold in found.wanted] == [
         (0, 1, 0),
         (0, 1, 1),

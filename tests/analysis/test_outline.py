@@ -5,7 +5,7 @@ from sweep.analysis.outline import Outline
 from sweep.events import Role, TrialStarted
 from sweep.space.early_terminate import Asha
 from sweep.space.objectives import Objective
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 FILE = """
 name: some
@@ -23,7 +23,7 @@ resources: {gpus: 2}
 
 
 def test_a_sweep_file_in_few_words() -> None:
-    outline = Outline.of(parse(FILE, "f.yaml"))
+    outline = Outline.of(parse_spec(FILE, "f.yaml"))
     assert (outline.name, outline.metric, outline.objective) == ("some", "loss", Objective("loss", "minimize"))
     assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
     assert outline.varying == ("a", "c.d", "epochs")
@@ -39,11 +39,11 @@ def test_a_sweep_file_in_few_words() -> None:
 
 
 def test_nobody_knows_how_many_trials_an_endless_one_has() -> None:
-    assert Outline.of(parse(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None
+    assert Outline.of(parse_spec(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None
 
 
 def test_the_trials_of_the_baseline_count_before_they_begin() -> None:
-    spec = parse(f"{FILE}baseline: {{a: 0.5, b: 3, c.d: 1, epochs: 9}}\n", "f.yaml")
+    spec = parse_spec(f"{FILE}baseline: {{a: 0.5, b: 3, c.d: 1, epochs: 9}}\n", "f.yaml")
     standing = Standing(Outline.of(spec))
     assert (standing.total, standing.waiting(), spec.all_trials) == (15, 15, 15)
     for number, role in enumerate([Role.BASELINE, Role.SEARCH, Role.CONFIRM]):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.analysis import read
+from sweep.analysis import read_sweep
 from sweep.analysis.ranking import pareto_fronts, rank
 from sweep.errors import InputError
 from sweep.events import Status, TrialStarted
@@ -20,7 +20,7 @@ def acc(*values: float) -> list[dict[str, float]]:
 
 
 def order(folder) -> list[int]:
-    return [row.trials[0].trial for row in rank([read(folder)]).rows]
+    return [row.trials[0].trial for row in rank([read_sweep(folder)]).rows]
 
 
 def test_completed_come_first_and_an_early_stop_is_never_taken_for_a_finish(sweep_of):
@@ -38,7 +38,7 @@ def test_completed_come_first_and_an_early_stop_is_never_taken_for_a_finish(swee
     ]
     folder = sweep_of(runs)
     assert order(folder) == [8, 2, 9, 7, 4, 1, 5, 3, 6, 0]
-    assert [row.rank for row in rank([read(folder)]).rows] == list(range(1, 11))
+    assert [row.rank for row in rank([read_sweep(folder)]).rows] == list(range(1, 11))
 
 
 def test_minimize_turns_the_order(sweep_of):
@@ -51,7 +51,7 @@ def test_minimize_turns_the_order(sweep_of):
 def test_repeats_are_one_configuration_with_all_its_scores(sweep_of):
     runs = [({"x": 1, "y": [2]}, DONE, acc(value)) for value in (0.5, 0.6, 0.7)]
     runs += [({"x": 2, "y": [2]}, Status.DIVERGED, acc(0.99)), ({"x": 2, "y": [2]}, DONE, acc(0.55))]
-    ranking = rank([read(sweep_of(runs))])
+    ranking = rank([read_sweep(sweep_of(runs))])
     first, second = ranking.rows
     assert ranking.varying == ("x",)
     (score,) = first.scores
@@ -73,7 +73,7 @@ def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
     runs += [({"x": 3}, DONE, acc(0.95)), ({"x": 3}, DONE, acc(0.95)), ({"x": 3}, Status.DIVERGED, acc(0.95))]
     folder = sweep_of(runs)
     folder.write_info(folder.read_info().changed(spec={"repeats": 3}))
-    ranking = rank([read(folder)])
+    ranking = rank([read_sweep(folder)])
     assert [row.params["x"] for row in ranking.rows] == [2, 3, 1]
     assert [row.params["x"] for row in ranking.best] == [2]
     assert [round(3 * row.completed) for row in ranking.rows] == [3, 2, 1]
@@ -83,12 +83,12 @@ def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
 def test_where_no_configuration_completed_all_repeats_the_best_is_of_those_that_completed_most(sweep_of):
     runs = [({"x": x}, status, acc(0.5)) for x in (1, 2) for status in (DONE, Status.FAILED)]
     runs += [({"x": 2}, DONE, acc(0.4))]
-    (best,) = rank([read(sweep_of(runs))]).best
+    (best,) = rank([read_sweep(sweep_of(runs))]).best
     assert (best.params["x"], best.scores[0].values) == (2, (0.5, 0.4))
 
 
 def test_nothing_is_best_before_a_trial_completed(sweep_of):
-    assert rank([read(sweep_of([({"x": 1}, PRUNED, acc(0.5))]))]).best == ()
+    assert rank([read_sweep(sweep_of([({"x": 1}, PRUNED, acc(0.5))]))]).best == ()
 
 
 def dominates(one, other) -> bool:
@@ -113,7 +113,7 @@ def test_several_objectives_rank_by_front_then_by_the_first(sweep_of):
     runs = [({"x": x}, DONE, [{"acc": a, "cost": c}]) for x, (a, c) in enumerate(values)]
     runs += [({"x": 9}, PRUNED, [{"acc": 1.0, "cost": 0.0}]), ({"x": 8}, DONE, [{"acc": 1.0}])]
     folder = sweep_of(runs, objectives=(("acc", "maximize"), ("cost", "minimize")))
-    rows = rank([read(folder)]).rows
+    rows = rank([read_sweep(folder)]).rows
     assert [(row.trials[0].trial, row.front) for row in rows[:4]] == [(3, 1), (0, 1), (1, 1), (2, 2)]
     assert [row.front for row in rows[4:]] == [None, None]
 
@@ -121,7 +121,7 @@ def test_several_objectives_rank_by_front_then_by_the_first(sweep_of):
 def test_sweeps_are_ranked_together_but_configurations_kept_apart(sweep_of):
     first = sweep_of([({"x": 1}, DONE, acc(0.5))], "first")
     second = sweep_of([({"x": 1}, DONE, acc(0.6))], "second")
-    rows = rank([read(first), read(second)]).rows
+    rows = rank([read_sweep(first), read_sweep(second)]).rows
     assert [(row.sweep, row.scores[0].values) for row in rows] == [("second", (0.6,)), ("first", (0.5,))]
 
 
@@ -130,7 +130,7 @@ def test_sweeps_of_different_objectives_have_no_common_order(sweep_of):
     second = sweep_of([], "second", objectives=(("loss", "minimize"),))
     message = r"second: its objective is minimize loss, but that of .*first is maximize acc; compare sweeps"
     with pytest.raises(InputError, match=message):
-        rank([read(first), read(second)])
+        rank([read_sweep(first), read_sweep(second)])
 
 
 @pytest.mark.parametrize("behind", [False, True])

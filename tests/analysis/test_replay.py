@@ -15,8 +15,8 @@ import simulated
 
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build
-from sweep.spec import Spec, parse
+from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.spec import Spec, parse_spec
 
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
@@ -30,18 +30,18 @@ RULES = (
 
 
 def maker(spec: Spec) -> replay.Make:
-    return lambda: build(spec.early_terminate, spec.objectives[0], spec.epochs)
+    return lambda: build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
 
 
 def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> replay.Replay | None:
     words = (str(other.early_terminate), maker(other)), (str(spec.early_terminate), maker(spec))
-    return replay.replay(events, spec, *words, **{"orderings": 20, **more})
+    return replay.replay_rule(events, spec, *words, **{"orderings": 20, **more})
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("room", [1, 4])
 def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: int) -> None:
-    spec = parse(
+    spec = parse_spec(
         simulated.FILE.format(method="random", rule=rule, seed=room, repeats=2, count="").replace("cap: 9", "cap: 25"),
         "f.yaml",
     )
@@ -70,7 +70,7 @@ def small(rule: str) -> Spec:
     text = simulated.FILE.format(method="random", rule=rule, seed=0, repeats=1, count="").replace(
         "epochs: 9", "epochs: 4"
     )
-    return parse(text, "f.yaml")
+    return parse_spec(text, "f.yaml")
 
 
 def test_of_repeats_those_count_that_are_left() -> None:
@@ -90,7 +90,9 @@ def test_of_repeats_those_count_that_are_left() -> None:
 
 def test_the_winner_is_the_one_that_compare_calls_best(tmp_path: Path) -> None:
     """Of a configuration whose other repeats have not begun, the rest is missing, whatever the first one reached."""
-    spec = parse(simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""), "f.yaml")
+    spec = parse_spec(
+        simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=3, count=""), "f.yaml"
+    )
     curves = [(0, 0.5), (0, 0.5), (0, 0.5), (1, 0.4)]
     events = [
         structs.replace(event, params={"a": a}, repeat=place % 3) if isinstance(event, TrialStarted) else event
@@ -171,6 +173,6 @@ def test_a_rule_of_one_s_own_is_believed_and_who_stops_a_trial_by_hand_is_no_rul
     events = [*curve(0, [1, 1, 1, 1.0], Status.COMPLETED), *curve(1, [2, 2.0], Status.PRUNED)]
     events[-1] = structs.replace(events[-1], **end)
     spec, rule = small("{type: none}"), ("own:Impatient", Impatient)
-    found = replay.replay(events, spec, rule, rule, orderings=2)
+    found = replay.replay_rule(events, spec, rule, rule, orderings=2)
     assert found is not None
     assert (found.same_as_live, found.live_decisions) == (same, int(same))

@@ -41,7 +41,7 @@ def folder(tmp_path) -> ResultsFolder:
 
 
 def test_sums_over_trials(folder: ResultsFolder) -> None:
-    found = report_data.costs_of(folder.name, reading.read(folder))
+    found = report_data.costs_of(folder.name, reading.read_tables(folder))
     assert (found.sweep, found.train_s) == ("s", 16.0)
     assert found.overhead_s == {"compile": 2.0, "data": 0.5, "wait": pytest.approx(1.5)}
 
@@ -55,16 +55,16 @@ def test_the_time_of_a_failed_trial_is_not_waiting(folder: ResultsFolder, status
                 TrialEnded(trial=2, status=status, reason="", time=330.0, facts=Facts(started=300.0)),
             ]
         )
-    found = report_data.costs_of(folder.name, reading.read(folder))
+    found = report_data.costs_of(folder.name, reading.read_tables(folder))
     assert found.overhead_s == {"compile": 2.0, "data": 0.5, "failed": 30.0, "wait": pytest.approx(1.5)}
 
 
 def test_names_trials_that_starve(folder: ResultsFolder) -> None:
-    assert report_data.costs_of(folder.name, reading.read(folder)).starving == {1: 0.5}
+    assert report_data.costs_of(folder.name, reading.read_tables(folder)).starving == {1: 0.5}
 
 
 def test_lines(folder: ResultsFolder) -> None:
-    assert list(cost_lines(report_data.costs_of(folder.name, reading.read(folder)))) == [
+    assert list(cost_lines(report_data.costs_of(folder.name, reading.read_tables(folder)))) == [
         "s: trained 16.0 s, overhead 4.0 s (compile 2.0 s, wait 1.5 s, data 0.5 s)",
         "s: starved of data: trial 1 (50%); see docs/data.md",
     ]
@@ -80,7 +80,7 @@ def test_what_was_fused_is_told(folder: ResultsFolder) -> None:
                     TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=300.0, facts=facts),
                 ]
             )
-    found = report_data.costs_of(folder.name, reading.read(folder))
+    found = report_data.costs_of(folder.name, reading.read_tables(folder))
     assert found.fused == {8: 1, 4: 1}
     assert next(cost_lines(found)).endswith("data 0.5 s), fused 2 trials, up to 8 at once")
 
@@ -141,7 +141,7 @@ def timeline(tmp_path: Path, events: list[Event]) -> report_data.Timeline:
     folder = ResultsFolder.create(tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
     with Log(folder.log) as log:
         log.append(sorted(events, key=lambda event: event.time))
-    return report_data.timeline_of(folder.log, reading.read(folder))
+    return report_data.timeline_of(folder.log, reading.read_tables(folder))
 
 
 def test_trials_side_by_side_have_lanes_of_their_own(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ RUNS = [
 
 
 def test_a_sweep_is_read_once(sweep_of) -> None:
-    found = report_data.read(sweep_of(RUNS))
+    found = report_data.read_report_data(sweep_of(RUNS))
     assert found.curves.starts.tolist() == [0, 3, 4, 4]
     assert found.curves.epochs.tolist() == [1, 2, 3, 1]
     np.testing.assert_array_equal(found.curves.values["acc"], np.float32([0.1, np.nan, 0.3, 0.2]))
@@ -196,7 +196,7 @@ def test_a_sweep_is_read_once(sweep_of) -> None:
 
 
 def test_a_report_of_a_sweep_that_has_not_begun(sweep_of) -> None:
-    found = report_data.read(sweep_of([], ended=None))
+    found = report_data.read_report_data(sweep_of([], ended=None))
     assert (found.curves.starts.tolist(), found.errors, dict(found.counts)) == ([0], {}, {})
     assert (found.timeline.lanes, found.question) == ((), ())
 
@@ -206,11 +206,13 @@ def test_the_question_is_the_first_comment(sweep_of) -> None:
     folder.spec.write_text(
         "\ufeff# Is a better than b?\n#\n# yaml-language-server: $schema=x\n# A minute.\na: 1\n# no\n"
     )
-    assert report_data.read(folder).question == ("Is a better than b?", "A minute.")
+    assert report_data.read_report_data(folder).question == ("Is a better than b?", "A minute.")
 
 
 def test_importance_is_of_completed_trials_with_a_score(sweep_of) -> None:
     runs = [({"a": n % 7, "b": n % 2}, Status.COMPLETED, [{"acc": float(n % 7)}]) for n in range(30)]
-    (rows,) = report_data.importance([report_data.read(sweep_of([*runs, *RUNS]))], ["a", "b"]).values()
+    (rows,) = report_data.list_importances(
+        [report_data.read_report_data(sweep_of([*runs, *RUNS]))], ["a", "b"]
+    ).values()
     assert [row.param for row in rows] == ["a", "b"]
     assert rows[0].share > 0.7

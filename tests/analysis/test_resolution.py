@@ -17,7 +17,7 @@ from sweep.store import reading
 def resolved(sweep_of, scores: dict[int, list[float]], seeds: int, metric: str = "acc") -> Resolution:
     runs = [({"a": a}, Status.COMPLETED, [{metric: score}]) for a, several in scores.items() for score in several]
     folder = sweep_of(runs, objectives=((metric, "maximize"),), seeds=max(map(len, scores.values())))
-    read = reading.read(folder)
+    read = reading.read_tables(folder)
     return resolution_of(rank([of_tables(folder, read)]), read, seeds)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweep.analysis.search_efficiency import correlation, course
+from sweep.analysis.search_efficiency import correlation, find_best_by_budget
 from sweep.space.objectives import Objective
 
 HIGH, LOW = Objective("acc", "maximize"), Objective("loss", "minimize")
@@ -20,7 +20,7 @@ HIGH, LOW = Objective("acc", "maximize"), Objective("loss", "minimize")
 @pytest.mark.parametrize("of", [HIGH, LOW])
 def test_the_mean_over_orders_is_what_a_random_search_expects(of: Objective) -> None:
     scores = [0.1, 0.4, 0.9, 0.5]
-    run = course("epochs", [of.to_loss(score) for score in scores], [1.0] * 4, of)
+    run = find_best_by_budget("epochs", [of.to_loss(score) for score in scores], [1.0] * 4, of)
     best = max if of.maximize else min
     for spent in range(1, 5):
         exact = np.mean([best(order[:spent]) for order in permutations(scores)])
@@ -32,12 +32,12 @@ def test_the_mean_over_orders_is_what_a_random_search_expects(of: Objective) -> 
 
 
 def test_what_found_nothing_costs_all_the_same() -> None:
-    run = course("epochs", [math.nan, -0.5], [3.0, 1.0], HIGH)
+    run = find_best_by_budget("epochs", [math.nan, -0.5], [3.0, 1.0], HIGH)
     assert np.isnan(run.found[:-1]).all()
     assert run.found[-1] == 0.5
     assert math.isnan(run.expected[0])
     assert run.expected[10] == 0.5
-    assert np.isnan(course("epochs", [math.nan], [1.0], LOW).expected).all()
+    assert np.isnan(find_best_by_budget("epochs", [math.nan], [1.0], LOW).expected).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=20))

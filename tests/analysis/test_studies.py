@@ -14,7 +14,7 @@ from sweep.analysis import studies
 from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -35,7 +35,7 @@ run_cap: 10
 
 
 def with_spec(folder: ResultsFolder, text: str = FILE) -> ResultsFolder:
-    spec = parse(text, "file.yaml").to_json_dict()
+    spec = parse_spec(text, "file.yaml").to_json_dict()
     folder.write_info(folder.read_info().changed(spec=spec, import_folders=[]))
     return folder
 

@@ -1,7 +1,7 @@
 import pytest
 
 from sweep.analysis import ranking, verdict
-from sweep.analysis.sweep_rows import read
+from sweep.analysis.sweep_rows import read_sweep
 from sweep.events import Status
 from sweep.render.tables import ranking_grid
 
@@ -9,7 +9,7 @@ from sweep.render.tables import ranking_grid
 def test_rows_hold_what_the_log_says(sweep_of):
     params = {"lr": 0.1, "layers": [8, 4]}
     folder = sweep_of([(params, Status.COMPLETED, [{"acc": 0.5, "val_loss": 2.0}, {"acc": 0.4}])], ended=None)
-    sweep = read(folder)
+    sweep = read_sweep(folder)
     (trial,) = sweep.trials
     assert sweep.objectives == (("acc", "maximize"),)
     assert sweep.history.ended is None
@@ -31,7 +31,7 @@ def test_a_parameter_that_is_null_is_there_and_one_that_is_absent_is_not(sweep_o
         {"kind": "a", "norm": "layer", "units": 8},
     ]
     runs = [(params, Status.COMPLETED, [{"acc": 0.5 - at / 10}]) for at, params in enumerate(each)]
-    sweep = read(sweep_of(runs, ended=ended))
+    sweep = read_sweep(sweep_of(runs, ended=ended))
     assert [trial.params for trial in sweep.trials] == each
     assert [list(trial.params) for trial in sweep.trials] == [["kind", "norm", "units"], ["kind", "units"], [*each[2]]]
     ranked = ranking.rank([sweep])

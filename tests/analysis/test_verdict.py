@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from sweep.analysis import read
+from sweep.analysis import read_sweep
 from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import rank
-from sweep.analysis.verdict import Seen, confirmed_sentences, of_other_data, sentence, words
+from sweep.analysis.verdict import Seen, confirmed_sentences, describe_verdict, of_other_data, sentence
 from sweep.events import Role, Status
 
 
 def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPLETED, **kwargs) -> str:
     runs = [({"a": a}, status, [{"acc": score}]) for a, several in scores.items() for score in several]
     seeds = max(map(len, scores.values()), default=1)
-    return sentence(rank([read(sweep_of(runs, status.value, seeds=seeds))]), **kwargs)
+    return sentence(rank([read_sweep(sweep_of(runs, status.value, seeds=seeds))]), **kwargs)
 
 
 def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
@@ -94,28 +94,28 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
     both = (("acc", "maximize"), ("cost", "minimize"))
     points = [(0.9, 3.0), (0.8, 2.0), (0.7, 1.0), (0.6, 2.5)]
     runs = [({"a": a}, Status.COMPLETED, [{"acc": acc, "cost": cost}]) for a, (acc, cost) in enumerate(points)]
-    answer = sentence(rank([read(sweep_of(runs, objectives=both))]))
+    answer = sentence(rank([read_sweep(sweep_of(runs, objectives=both))]))
     assert answer.startswith("3 of the 4 configurations that completed are on the Pareto front of acc and cost")
     assert "acc 0.9000 with a=0 (trial 0); cost 1.000 with a=2 (trial 2). Whether luck chose" in answer
     assert answer.endswith("is not known: too few seeds.")
-    alone = sentence(rank([read(sweep_of(runs[3:], "other", objectives=both))]))
+    alone = sentence(rank([read_sweep(sweep_of(runs[3:], "other", objectives=both))]))
     assert "is best in acc and cost at once" in alone
 
 
 def test_names_cannot_turn_the_sentence_round(sweep_of) -> None:
     runs = [({"a": "x\u202e" + end}, Status.COMPLETED, [{"acc": 0.5}]) for end in "yz"]
-    assert "\u202e" not in sentence(rank([read(sweep_of(runs))]))
+    assert "\u202e" not in sentence(rank([read_sweep(sweep_of(runs))]))
 
 
 def test_numbers_read_as_in_the_tables(sweep_of) -> None:
     runs = [({"a": 2e8, "b": 2e4, "c": b}, Status.COMPLETED, [{"acc": 12345.6}]) for b in (True, False)]
     runs[1][0].update(a=1.0, b=1.0)
-    assert "a=200000000, b=20000, c=true (trial 0) with acc 12346." in sentence(rank([read(sweep_of(runs))]))
+    assert "a=200000000, b=20000, c=true (trial 0) with acc 12346." in sentence(rank([read_sweep(sweep_of(runs))]))
 
 
 def test_of_many_parameters_some_are_named(sweep_of) -> None:
     runs = [({f"p{k}": k * n for k in range(1, 30)}, Status.COMPLETED, [{"acc": n / 2}]) for n in (0, 1)]
-    answer = sentence(rank([read(sweep_of(runs))]))
+    answer = sentence(rank([read_sweep(sweep_of(runs))]))
     assert "p8=8 and 21 more parameters (trial 1)" in answer
     assert "p9=" not in answer
 
@@ -125,9 +125,9 @@ def test_what_diverged_with_some_seeds_is_not_compared(sweep_of) -> None:
     runs += [({"a": 2}, Status.COMPLETED, [{"acc": score}]) for score in several(0.9)]
     runs[-1] = ({"a": 2}, Status.DIVERGED, [{"acc": 0.9}])
     runs += [({"a": 3}, Status.COMPLETED, [{"acc": score}]) for score in several(0.2, 1)]
-    ranking = rank([read(sweep_of(runs, seeds=8))])
+    ranking = rank([read_sweep(sweep_of(runs, seeds=8))])
     assert [row.params["a"] for row in ranking.rows] == [1, 3, 2]
-    assert [words(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
+    assert [describe_verdict(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
     assert "On 1 of the 2 others there is no verdict: diverged with 1 of 8 seeds." in sentence(ranking)
 
 
@@ -135,14 +135,14 @@ def test_where_all_diverged_with_a_seed_there_is_no_best(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 4)]
     runs[0] = ({"a": 1}, Status.DIVERGED, [{"acc": 0.1}])
     runs[8] = ({"a": 2}, Status.DIVERGED, [{"acc": 0.1}])
-    ranking = rank([read(sweep_of(runs, seeds=8))])
+    ranking = rank([read_sweep(sweep_of(runs, seeds=8))])
     assert {row.verdict for row in ranking.rows} == {"undecided"}
     assert "There is no verdict: diverged with 1 of 8 seeds" in sentence(ranking)
 
 
 def test_different_seeds_are_never_paired(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 4)]
-    ranking = rank([read(sweep_of(runs))])
+    ranking = rank([read_sweep(sweep_of(runs))])
     assert [row.verdict for row in ranking.rows] == ["undecided"] * 2
     assert "There is no verdict: no seed in common with the best." in sentence(ranking)
 
@@ -155,7 +155,7 @@ def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
         for a, (acc, cost) in enumerate(points)
         for one, other in zip(several(acc, a), several(0.0, a + 1), strict=True)
     ]
-    ranking = rank([read(sweep_of(runs, objectives=both, seeds=8))])
+    ranking = rank([read_sweep(sweep_of(runs, objectives=both, seeds=8))])
     assert [row.verdict for row in ranking.rows] == ["best", "best", "worse"]
     assert sentence(ranking).endswith("Of the other 1, 1 told from luck to be beaten in all of them.")
     assert "adjusted for all pairs" in ranking.method
@@ -258,7 +258,7 @@ def test_the_answer_of_a_race(found: Confirmation, told: str) -> None:
 )
 def test_the_author_s_own_configuration(sweep_of, baseline, others, told: str) -> None:
     folder = sweep_of([({"a": n}, Status.COMPLETED, one) for n, one in enumerate([baseline, *others])])
-    found = read(folder)
+    found = read_sweep(folder)
     own = structs.replace(found.trials[0], role=Role.BASELINE)
     if not baseline:
         own = structs.replace(own, status=Status.FAILED)
@@ -268,7 +268,7 @@ def test_the_author_s_own_configuration(sweep_of, baseline, others, told: str) -
 
 def test_a_baseline_that_luck_does_not_explain(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": one}]) for a in (1, 2) for one in several(0.5 + a / 10, a)]
-    found = read(sweep_of(runs, seeds=8))
+    found = read_sweep(sweep_of(runs, seeds=8))
     own = [structs.replace(one, role=Role.BASELINE) for one in found.trials[:8]]
     ranking = rank([replace(found, trials=(*own, *found.trials[8:]))])
     assert "The best configuration beats the baseline by 0.099 (0.077 to 0.12)." in sentence(ranking)

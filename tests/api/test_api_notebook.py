@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from sweep.api.running import NotebookView, is_here, viewer
+from sweep.api.running import NotebookView, is_here, make_viewer_here
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import LiveView, on_terminal
 from sweep.runner import Options
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 
-SPEC = parse("trainable: m:T\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n", "two.yaml")
+SPEC = parse_spec("trainable: m:T\nmethod: grid\nparameters: {x: {values: [1, 2]}}\n", "two.yaml")
 EVENTS = (
     SessionStarted(time=1.0, resumed=False, version="1"),
     TrialStarted(trial=0, trial_id="t0", params={"x": 1}, seed=0, repeat=0, time=1.0),
@@ -50,7 +50,7 @@ def test_a_debugger_has_the_terminal_to_itself(tmp_path: Path, monkeypatch: pyte
     eager = replace(SPEC, training={**SPEC.training, "run_eagerly": True})
     draws = []
     for spec, inline in ((SPEC, True), (eager, False), (eager, True)):
-        view = viewer(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
+        view = make_viewer_here(spec, (), Options(inline=inline))(ResultsFolder(tmp_path), sys.stdout)
         assert isinstance(view, LiveView)
         draws.append(not view.plain)
     assert draws == [True, True, False]

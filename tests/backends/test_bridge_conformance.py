@@ -16,7 +16,7 @@ from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.objectives import Objective
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
@@ -53,7 +53,7 @@ TOLD = {
 @pytest.mark.parametrize("method", METHODS)
 def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str, rule: str) -> None:
     count = ", count: 5" if method == "grid" else ""
-    spec = parse(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
+    spec = parse_spec(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
     job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize"))
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)

@@ -115,11 +115,11 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
     writer.start()
     try:
         for _ in range(300):
-            checkpoints.delete(tmp_path, 3)
+            checkpoints.delete_checkpoints(tmp_path, 3)
     finally:
         over.set()
         writer.join()
-    checkpoints.delete(tmp_path, 3)
+    checkpoints.delete_checkpoints(tmp_path, 3)
     checkpoints.clean(tmp_path)
     assert list((tmp_path / "checkpoints").iterdir()) == []
 

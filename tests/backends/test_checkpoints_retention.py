@@ -11,7 +11,7 @@ import pytest
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper, Manifest
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.ledger import Ledger
 
 TEXT = """
@@ -34,7 +34,9 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
     for epoch in epochs:
         manifest = Manifest(epoch.epoch, loss=-float(epoch.metrics["score"]))
         place = checkpoints.of_trial(folder, trial)
-        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9)()
+        checkpoints.begin_checkpoint(
+            place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
+        )()
     begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
     return [begin, *epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
 
@@ -45,7 +47,7 @@ def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialE
 
 class Keeper(CheckpointKeeper):
     def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0, more: str = "") -> None:
-        super().__init__(folder, parse(TEXT % (trials, space_gb) + more, "a.yaml"))
+        super().__init__(folder, parse_spec(TEXT % (trials, space_gb) + more, "a.yaml"))
         self._ledger = Ledger()
 
     def see(self, events: Iterable[Event]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.backends.ray_tune.cluster import part, share, waits_for
+from sweep.backends.ray_tune.cluster import count_allowed_trials, count_trials_of_user, waits_for
 from sweep.backends.ray_tune.dashboard import Driving
 from sweep.contract import Devices
 
@@ -25,7 +25,7 @@ def drivers(*users: str) -> list[Driving]:
     ("fits", "most", "allowed"), [(8, None, 8), (8, 0.5, 4), (3, 0.5, 1), (1, 0.1, 1), (10, 0.7, 7)]
 )
 def test_a_share_of_what_fits_is_at_least_one_trial(fits: int, most: float | None, allowed: int) -> None:
-    assert share(fits, most) == allowed
+    assert count_allowed_trials(fits, most) == allowed
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_a_share_of_what_fits_is_at_least_one_trial(fits: int, most: float | Non
     ],
 )
 def test_users_have_equal_parts_and_so_have_the_sweeps_of_a_user(fits: int, others: list[str], trials: int) -> None:
-    assert part(fits, "ann", drivers(*others)) == trials
+    assert count_trials_of_user(fits, "ann", drivers(*others)) == trials
 
 
 @given(st.integers(1, 64), st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
 def test_parts_leave_no_room_over_and_are_rounded_up_at_most(fits: int, users: list[str]) -> None:
     found = drivers(*users)
-    parts = [part(fits, one.user, [other for other in found if other is not one]) for one in found]
+    parts = [count_trials_of_user(fits, one.user, [other for other in found if other is not one]) for one in found]
     assert fits <= sum(parts) < fits + len(found) or set(parts) == {1}
 
 

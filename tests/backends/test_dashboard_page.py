@@ -15,7 +15,16 @@ from waiting import until
 
 from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import dashboard
-from sweep.backends.ray_tune.dashboard import FAILED, PREFIX, RUNNING, STOPPED, SUCCEEDED, JobPage, pointer, words
+from sweep.backends.ray_tune.dashboard import (
+    FAILED,
+    PREFIX,
+    RUNNING,
+    STOPPED,
+    SUCCEEDED,
+    JobPage,
+    describe_status,
+    pointer,
+)
 
 pytestmark = pytest.mark.ray
 ABOUT = {"job_submission_id": "sweep-some-abc", "sweep": "some"}
@@ -65,7 +74,7 @@ def test_a_pointer_has_a_name_that_fits_into_an_address(monkeypatch: pytest.Monk
 
 
 def test_words_for_a_line_and_for_the_page() -> None:
-    line, told = words(VITALS)
+    line, told = describe_status(VITALS)
     assert line == "7 of 27 trials; best val_accuracy 0.9806 (trial 4); about 2 min 05 s left"
     assert told == {
         "objective": "val_accuracy, maximize",
@@ -79,7 +88,7 @@ def test_words_for_a_line_and_for_the_page() -> None:
 
 def test_one_trial_is_no_trials() -> None:
     one = replace(VITALS, trials={"completed": 1}, total=None, epochs=1, best=None, left_s=None)
-    assert (words(one)[0], words(one)[1]["progress"]) == ("1 trial", "1 trial, 1 epoch")
+    assert (describe_status(one)[0], describe_status(one)[1]["progress"]) == ("1 trial", "1 trial, 1 epoch")
 
 
 def test_a_page_from_its_first_word_to_its_last(store: dict[bytes, dict[str, Any]]) -> None:

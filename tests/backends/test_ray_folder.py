@@ -55,7 +55,7 @@ def test_a_folder_that_ray_cannot_use(folder: str, fault: str) -> None:
 def test_another_folder_is_taken_and_the_variables_stay(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, LONG)
     said: list[str] = []
-    with ray_folder.usable(said.append):
+    with ray_folder.ensure_usable_folder(said.append):
         assert os.environ["RAY_TMPDIR"] == "/tmp"
     assert os.environ.get("RAY_TMPDIR") == (LONG if name == "RAY_TMPDIR" else None)
     assert said == [f"Ray keeps its files in /tmp/ray, for {name} {LONG} {ray_folder.fault_of(LONG)}"]
@@ -63,7 +63,7 @@ def test_another_folder_is_taken_and_the_variables_stay(monkeypatch: pytest.Monk
 
 def test_a_folder_that_ray_can_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", "/tmp")
-    with ray_folder.usable(pytest.fail):
+    with ray_folder.ensure_usable_folder(pytest.fail):
         assert os.environ["RAY_TMPDIR"] == "/tmp"
 
 
@@ -72,7 +72,7 @@ def test_where_there_is_no_other_folder_it_says_what_to_do(monkeypatch: pytest.M
     monkeypatch.setattr(ray_folder, "_FOLDERS", ("/proc/nor", "/proc/neither"))
     with (
         pytest.raises(InputError, match=r"RAY_TMPDIR /proc/none: cannot be used by Ray: .*; export RAY_TMPDIR=DIR"),
-        ray_folder.usable(pytest.fail),
+        ray_folder.ensure_usable_folder(pytest.fail),
     ):
         pytest.fail("Ray would start")
 

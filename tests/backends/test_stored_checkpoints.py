@@ -42,7 +42,7 @@ def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) ->
 
 
 def there(store: ObjectStore) -> list[str]:
-    return [*stored_checkpoints.listed(store, 3)]
+    return [*stored_checkpoints.list_checkpoints(store, 3)]
 
 
 def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
@@ -81,7 +81,9 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3)):
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)
-        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9)()
+        checkpoints.begin_checkpoint(
+            place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
+        )()
         sender = stored_checkpoints.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
         sender.send()
         sender.settle()
@@ -89,9 +91,9 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     assert there(store) == ["epoch-000004", "epoch-000003", "epoch-000002"]
     assert checkpoints.keep_best(folder, 3) > 200
     assert there(store) == ["epoch-000004", "epoch-000002"]
-    assert checkpoints.of_epoch(folder, 3, 2) == "checkpoints/00003/epoch-000002"
-    assert checkpoints.trials(folder) == {3}
-    checkpoints.delete(folder, 3)
+    assert checkpoints.find_epoch_checkpoint(folder, 3, 2) == "checkpoints/00003/epoch-000002"
+    assert checkpoints.list_trials(folder) == {3}
+    checkpoints.delete_checkpoints(folder, 3)
     assert checkpoints.begun(folder) == set()
 
 

@@ -10,7 +10,7 @@ from sweep.backends import Job
 from sweep.backends.unread import UnreadParameters
 from sweep.contract import Incompatible
 from sweep.space.objectives import Objective
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 
 def unread_of(*unsure: str, **more: tuple[str, ...]) -> UnreadParameters:
@@ -90,7 +90,7 @@ parameters:
 def test_a_refusal_hangs_on_the_file_alone_if_no_sampled_value_can_be_its_cause(
     about: str, read: str, hangs: bool
 ) -> None:
-    space = parse(f"trainable: m:M{SPACE}", "s.yaml").space
+    space = parse_spec(f"trainable: m:M{SPACE}", "s.yaml").space
     unread = unread_of(varying=tuple(space.varying), constant=space.constant, choosing=space.choosing)
     params = {"lr_schedule": "cosine", "optimizer": "sgd", "rate": 0.1, "units": 8, "kind": "own", "warmup_epochs": 1}
     watched = unread.watched(params)

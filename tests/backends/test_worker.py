@@ -289,7 +289,7 @@ def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> Non
 
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
-        checkpoints.begin(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
+        checkpoints.begin_checkpoint(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
     (tmp_path / "writing-1").mkdir()
     checkpoints.trim(tmp_path, keep=1)
@@ -425,7 +425,7 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     assert kept(job) == []  # it is still being written
     worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4)))
     assert kept(job) == ["epoch-000002"]
-    checkpoints.delete(job.results_folder, 3)
+    checkpoints.delete_checkpoints(job.results_folder, 3)
     worker.step()
     assert kept(job) == []
 

@@ -110,7 +110,7 @@ def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -
         "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import worker_exits\n"
         "from sweep.backends import Job\nfrom sweep.space.objectives import Objective\n"
         f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), Objective('loss', 'minimize'))\n"
-        f"worker_exits.record(job)(3)\n{how}\n"
+        f"worker_exits.record_exit(job)(3)\n{how}\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
     assert worker_exits.cause(job(tmp_path), 3, SILENT).startswith(cause)
@@ -120,7 +120,7 @@ def test_a_session_keeps_them_for_itself(tmp_path: Path) -> None:
     place = worker_exits.folder(job(tmp_path))
     place.mkdir()
     (place / "10.0.0.7-42").write_text("exit code 1")
-    with worker_exits.kept(job(tmp_path)):
+    with worker_exits.make_exits_folder(job(tmp_path)):
         assert not place.exists()
         place.mkdir()
     assert not place.exists()

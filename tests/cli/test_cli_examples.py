@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 import sweep
 from sweep.cli import main
-from sweep.cli.examples import examples
+from sweep.cli.examples import list_examples
 from sweep.runner import planning
-from sweep.spec import load
+from sweep.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _checked(file: Path) -> None:
-    planning.check(load(file, environment={}), str(file), [file.parent])
+    planning.check_trainable(load_spec(file, environment={}), str(file), [file.parent])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_init_writes_a_file_and_a_trainable_that_go_together(folder: Path, argum
     assert code == 0, output
     assert {path.name for path in folder.iterdir()} == {f"{name}.yaml", f"{name}.py"}
     assert f"python -m sweep run {name}.yaml" in output
-    assert load(folder / f"{name}.yaml", environment={}).name == name
+    assert load_spec(folder / f"{name}.yaml", environment={}).name == name
     _checked(folder / f"{name}.yaml")
 
 
@@ -71,13 +71,13 @@ def test_init_from_an_example_brings_the_models_source(folder: Path) -> None:
 
 
 def test_every_example_can_be_a_start_and_be_copied(folder: Path) -> None:
-    for name in examples():
+    for name in list_examples():
         assert call("init", f"mine_{name}", "--from", name)[0] == 0
-        assert load(folder / f"mine_{name}.yaml", environment={}).trainable.startswith(f"mine_{name}:")
+        assert load_spec(folder / f"mine_{name}.yaml", environment={}).trainable.startswith(f"mine_{name}:")
         assert call("examples", name, "--to", "copies")[0] == 0
-    for name, one in examples().items():
-        copied = load(folder / "copies" / f"{name}.yaml", environment={})
-        assert copied == load(one.file, environment={})
+    for name, one in list_examples().items():
+        copied = load_spec(folder / "copies" / f"{name}.yaml", environment={})
+        assert copied == load_spec(one.file, environment={})
     assert (folder / "copies" / "nested_cnn.py").is_file()
 
 

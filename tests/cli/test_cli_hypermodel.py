@@ -168,7 +168,7 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
     contents = hypermodel.files("hyper_models:Model", "my_sweep", folder).files
     for name, text in contents.items():
         (folder / name).write_text(text)
-    found: Any = spec.load(folder / "my_sweep.yaml", [])
+    found: Any = spec.load_spec(folder / "my_sweep.yaml", [])
     assert found.trainable == "my_sweep:MySweep"
     assert [parameter.name for parameter in found.space.parameters] == ["kind"]
     assert "from hyper_models import Model" in contents["my_sweep.py"]

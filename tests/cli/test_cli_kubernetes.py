@@ -20,7 +20,7 @@ from sweep.cli import kubernetes
 from sweep.cli.kubernetes import SPOT, Pods, manifests
 from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError
-from sweep.spec import Spec, parse, yaml_reader
+from sweep.spec import Spec, parse_spec, yaml_reader
 
 FILE = """
 name: {name}
@@ -36,7 +36,7 @@ PODS = Pods(image="images/sweep:1", ray_version="2.60.0")
 
 
 def spec(name: str = "first", cpus: str = "1", gpus: str = "0") -> Spec:
-    return parse(FILE.format(name=name, cpus=cpus, gpus=gpus), "sweep.yaml")
+    return parse_spec(FILE.format(name=name, cpus=cpus, gpus=gpus), "sweep.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ ALL = Pods(
 @pytest.mark.parametrize("gpus", ["0", "1", "0.5", "4", "auto"])
 def test_kuberay_takes_it(schema: Any, package: CodePackage, pods: Pods, gpus: str) -> None:
     found = manifests(spec(gpus=gpus), COMMAND, None if pods.workdir else package, pods)
-    text = yaml_reader.write(found)
+    text = yaml_reader.format_documents(found)
     read = list(YAML(typ="safe").load_all(text))
     assert read == found
     assert [one["kind"] for one in read] == (["RayJob"] if pods.workdir else ["ConfigMap", "RayJob"])

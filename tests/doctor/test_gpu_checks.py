@@ -214,6 +214,6 @@ def test_a_folder_that_is_there(tmp_path: Path) -> None:
     ],
 )
 def test_the_limit(tried: Shared | ProbeFailure, level: str, words: str) -> None:
-    (found,) = gpu_checks.limit("gpu:0", tried)
+    (found,) = gpu_checks.check_memory_limit("gpu:0", tried)
     assert found.level.value == level
     assert words in found.found

@@ -90,7 +90,7 @@ def test_clusters() -> None:
 
 
 def test_this_machine_has_the_packages_it_was_installed_with() -> None:
-    here = host_checks.gather({"KERAS_BACKEND": "tensorflow", "HOME": "/"})
+    here = host_checks.gather_facts({"KERAS_BACKEND": "tensorflow", "HOME": "/"})
     assert here.variables == {"KERAS_BACKEND": "tensorflow"}
     assert here.installed["tensorflow"]
     assert not any("extra" in text for text in here.requirements)
@@ -99,7 +99,7 @@ def test_this_machine_has_the_packages_it_was_installed_with() -> None:
 def test_sums_between_nodes_are_told_with_their_pace() -> None:
     fast, slow = Met(("a", "b"), 0.00012, 2e9), Met(("b", "c"), 0.03, 5e7)
     lost = Met(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
-    good, poor, bad, ports = host_checks.between_nodes((fast, slow, lost))
+    good, poor, bad, ports = host_checks.check_node_pairs((fast, slow, lost))
     assert (good.level, good.found) == (Severity.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
     assert (poor.level, poor.found.partition("; ")[2]) == (
         Severity.WARNING,
@@ -110,9 +110,9 @@ def test_sums_between_nodes_are_told_with_their_pace() -> None:
 
 
 def test_one_node_has_nothing_between() -> None:
-    (found,) = host_checks.between_nodes(())
+    (found,) = host_checks.check_node_pairs(())
     assert (found.level, "one node" in found.found) == (Severity.OK, True)
-    (found,) = host_checks.between_nodes(ProbeFailure("exit code 1"))
+    (found,) = host_checks.check_node_pairs(ProbeFailure("exit code 1"))
     assert (found.level, found.found) == (Severity.ERROR, "nothing is known of sums between nodes: exit code 1")
 
 

@@ -33,7 +33,7 @@ def test_tensorflows_complaint_is_kept() -> None:
         '"architectures": [], "gpus": [{"name": "X", "capability": null}]}'
     )
     log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
-    found = probes.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
+    found = probes.probe_tensorflow(lambda command, timeout_s: Ran(0, answer, log), 1.0)
     assert not isinstance(found, ProbeFailure)
     assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
 
@@ -60,7 +60,7 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
     ],
 )
 def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
-    assert probes.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+    assert probes.probe_node_pairs(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
 
 
 def test_what_keeps_tensorflow_from_tpus() -> None:

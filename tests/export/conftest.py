@@ -7,7 +7,7 @@ import pytest
 from hostile import FILE, story
 
 from sweep.events import Event
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -17,7 +17,7 @@ def made(tmp_path: Path) -> Callable[..., ResultsFolder]:
     """Makes the folder of a sweep of these events."""
 
     def make(events: list[Event], name: str = "hostile, ü") -> ResultsFolder:
-        spec = parse(FILE, "file.yaml")
+        spec = parse_spec(FILE, "file.yaml")
         info = {
             "objectives": [{"name": metric.name, "goal": metric.goal} for metric in spec.metrics],
             "spec": spec.to_json_dict(),

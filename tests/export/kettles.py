@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweep.inspection import inspect
 from sweep.runner import session
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.folder import ResultsFolder
 
 TRAINABLE = '''
@@ -78,7 +78,7 @@ class Silent:
 def run(project: Path, text: str = FILE) -> ResultsFolder:
     """Run a sweep file there, inline."""
     (project / "kettle.py").exists() or (project / "kettle.py").write_text(TRAINABLE)
-    spec = parse(text, "file.yaml")
+    spec = parse_spec(text, "file.yaml")
     training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=False)
-    return session.run(training, text, project / "results", how, lambda *_: Silent()).folder
+    return session.run_sweep(training, text, project / "results", how, lambda *_: Silent()).folder

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @contextmanager
 def served(*folders: ResultsFolder) -> Iterator[Server]:
-    with dashboard.serve(folders, 0, pytest.fail) as server:
+    with dashboard.make_server(folders, 0, pytest.fail) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server
@@ -89,13 +89,13 @@ def test_it_listens_on_this_machine_alone_and_a_taken_port_is_named(hostile: Res
         assert server.server_address[0] == "127.0.0.1"
         port = server.server_port
         with pytest.raises(InputError, match=rf"--port {port}: cannot listen on 127.0.0.1:{port} \(Address already"):
-            dashboard.serve([hostile], port, pytest.fail)
+            dashboard.make_server([hostile], port, pytest.fail)
 
 
 def test_where_the_library_is_missing(hostile: ResultsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
     with pytest.raises(InputError, match=r'optuna-dashboard: is not installed; pip install "sweep-keras\[dashboard\]"'):
-        dashboard.serve([hostile], 0, pytest.fail)
+        dashboard.make_server([hostile], 0, pytest.fail)
 
 
 def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:

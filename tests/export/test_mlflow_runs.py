@@ -27,7 +27,7 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
 
     folder = made(story())
     uri = mlflow_runs.local_uri(tmp_path / "out")
-    done = mlflow_runs.export(runs.read(folder), uri)
+    done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (done.new, done.unchanged, done.renamed) == (len(STATUSES), 0, {"f1=macro": "f1_macro"})
 
     client = MlflowClient(tracking_uri=uri)
@@ -63,32 +63,32 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     assert (tags["sweep.status"], tags["sweep.seed"], tags["sweep.repeat"]) == ("failed", "13", "0")
     assert tags["sweep.reason"] == "because, of\nfailed"
 
-    again = mlflow_runs.export(runs.read(folder), uri)
+    again = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (again.new, again.unchanged) == (0, len(STATUSES))
     with Log(folder.log) as log:
         log.append([trial(0, Status.COMPLETED)[-1]])
-    third = mlflow_runs.export(runs.read(folder), uri)
+    third = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (third.new, third.unchanged) == (1, len(STATUSES) - 1)
     listed = client.search_runs([experiment.experiment_id])
     assert len(listed) == 1 + len(STATUSES)
     assert next(run for run in listed if run.data.tags.get("sweep.trial") == "0").info.status == "FINISHED"
 
     other = made([], "empty")
-    assert mlflow_runs.export(runs.read(other), uri).new == 0
+    assert mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri).new == 0
     client.delete_experiment(client.get_experiment_by_name("empty").experiment_id)
     with pytest.raises(InputError, match="has been deleted there; mlflow experiments restore"):
-        mlflow_runs.export(runs.read(other), uri)
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri)
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])
 def test_folders_are_refused_with_a_way_out(hostile: ResultsFolder, uri: str) -> None:
     with pytest.raises(InputError, match="no longer written by MLflow; give sqlite"):
-        mlflow_runs.export(runs.read(hostile), uri)
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(hostile), uri)
 
 
 def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
     with pytest.raises(InputError, match=r"--tracking-uri nosuch://x: "):
-        mlflow_runs.export(runs.read(hostile), "nosuch://x")
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(hostile), "nosuch://x")
 
 
 @pytest.mark.parametrize(

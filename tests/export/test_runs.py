@@ -19,7 +19,7 @@ def rows(path: Path) -> list[list[str]]:
 
 def test_columns_and_values_are_those_of_the_tables(hostile, tmp_path: Path) -> None:
     paths = runs.export_csv(hostile, tmp_path / "out")
-    read = reading.read(hostile)
+    read = reading.read_tables(hostile)
     assert [path.name for path in paths] == ["trials.csv", "metrics.csv"]
     for path, table in zip(paths, (read.trials, read.metrics), strict=True):
         header, *body = rows(path)
@@ -45,7 +45,7 @@ def test_an_empty_text_is_no_null(hostile, tmp_path: Path) -> None:
 
 
 def test_a_null_value_is_told_apart_from_an_absent_parameter(hostile, tmp_path: Path) -> None:
-    params = {run.trial.trial: run.params for run in runs.read(hostile).runs()}
+    params = {run.trial.trial: run.params for run in runs.read_sweep_state(hostile).runs()}
     assert params[2]["opt"] is None
     assert "size-2" not in params[2]
     trials, _ = runs.export_csv(hostile, tmp_path)

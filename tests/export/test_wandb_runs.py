@@ -70,8 +70,8 @@ def read(target: Path, number: int) -> dict[str, Any]:
 @pytest.mark.filterwarnings("default")
 def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
     folder, out = made(story()), tmp_path / "out"
-    sweep = runs.read(folder)
-    assert wandb_runs.export(sweep, out) == len(STATUSES)
+    sweep = runs.read_sweep_state(folder)
+    assert wandb_runs.write_wandb_runs(sweep, out) == len(STATUSES)
     names = {path.name for path in out.glob("offline-run-*")}
     assert len(names) == len(STATUSES)
 
@@ -99,11 +99,11 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     assert read(out, 3)["config"]["opt"] is None
 
     before = {path: path.read_bytes() for path in out.rglob("*.wandb")}
-    wandb_runs.export(runs.read(folder), out)
+    wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), out)
     assert {path: path.read_bytes() for path in out.rglob("*.wandb")} == before
     with Log(folder.log) as log:
         log.append([trial(0, Status.COMPLETED)[-1]])
-    wandb_runs.export(runs.read(folder), out)
+    wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), out)
     assert {path.name for path in out.glob("offline-run-*")} == names  # the same, in their place
     assert read(out, 0)["summary"]["status"] == "completed"
 
@@ -121,7 +121,7 @@ def test_records_are_cut_at_the_ends_of_blocks(tmp_path: Path, size: int) -> Non
 @pytest.mark.parametrize("identity", [1, 2])
 def test_ids_follow_from_the_sweep(made: Callable[..., ResultsFolder], identity: int) -> None:
     first, second = (made(trial(0, Status.COMPLETED), name) for name in ("first", "second"))
-    ids = [wandb_runs.run_id(runs.read(folder), identity) for folder in (first, second, first)]
+    ids = [wandb_runs.run_id(runs.read_sweep_state(folder), identity) for folder in (first, second, first)]
     assert ids[0] == ids[2] != ids[1]
 
 
@@ -159,7 +159,7 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.mark.slow  # its client takes its time
 @pytest.mark.filterwarnings("default")
 def test_wandb_sync_takes_them(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
-    wandb_runs.export(runs.read(made(trial(1, Status.COMPLETED))), tmp_path / "out")
+    wandb_runs.write_wandb_runs(runs.read_sweep_state(made(trial(1, Status.COMPLETED))), tmp_path / "out")
     (folder,) = (tmp_path / "out").glob("offline-run-*")
     _Server.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:

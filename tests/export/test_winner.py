@@ -22,13 +22,13 @@ def folder(tmp_path: Path) -> ResultsFolder:
 def refused(folder: ResultsFolder, target: Path, *arguments: object) -> str:
     before = sorted(target.parent.iterdir())
     with pytest.raises(InputError) as caught:
-        winner.export(folder, target, *arguments)
+        winner.export_winner(folder, target, *arguments)
     assert sorted(target.parent.iterdir()) == before
     return str(caught.value)
 
 
 def test_the_winner_with_all_that_belongs_to_it(folder: ResultsFolder, tmp_path: Path) -> None:
-    made = winner.export(folder, tmp_path / "out", formats=("keras", "checkpoint"))
+    made = winner.export_winner(folder, tmp_path / "out", formats=("keras", "checkpoint"))
     assert (made.trial, made.epoch, made.notes) == (0, 4, ("it is <hot>",))
     files = {str(path.relative_to(made.folder)) for path in made.folder.rglob("*") if path.is_file()}
     assert files == {"MODEL_CARD.md", "sweep.yaml", "model.keras", "checkpoint/done.json"}
@@ -37,7 +37,7 @@ def test_the_winner_with_all_that_belongs_to_it(folder: ResultsFolder, tmp_path:
 def test_its_sweep_file_trains_the_same_trial(folder: ResultsFolder, tmp_path: Path) -> None:
     repeated = kettles.run(tmp_path, kettles.FILE.replace("name: kettles", "name: twice\nrepeats: 2\nseed: 5"))
     for sweep, trial in ((folder, 1), (repeated, 3)):
-        made = winner.export(sweep, tmp_path / f"out{trial}", trial, formats=("checkpoint",))
+        made = winner.export_winner(sweep, tmp_path / f"out{trial}", trial, formats=("checkpoint",))
         again = kettles.run(tmp_path, (made.folder / "sweep.yaml").read_text())
         before, after = history(sweep, trial), history(again, 0)
         assert (before[0].params, before[0].start.seed) == (after[0].params, after[0].start.seed)
@@ -47,7 +47,7 @@ def test_its_sweep_file_trains_the_same_trial(folder: ResultsFolder, tmp_path: P
 def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolder, tmp_path: Path) -> None:
     folded = kettles.run(tmp_path, kettles.FILE.replace("name: kettles", "name: folded\nrepeats: 2\nfolds: 3"))
     trial = 10  # the second configuration, its second repeat, fold 1
-    made = winner.export(folded, tmp_path / "out", trial, formats=("checkpoint",))
+    made = winner.export_winner(folded, tmp_path / "out", trial, formats=("checkpoint",))
     text = (made.folder / "sweep.yaml").read_text()
     assert "# It is one of 3 folds, which are trained together: trial 1 is this one.\n" in text
     again = kettles.run(tmp_path, text)
@@ -59,7 +59,7 @@ def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolde
 
 
 def test_any_trial_and_epoch_of_which_there_is_a_checkpoint(folder: ResultsFolder, tmp_path: Path) -> None:
-    assert winner.export(folder, tmp_path / "two", 2, "best", ("keras",)).trial == 2
+    assert winner.export_winner(folder, tmp_path / "two", 2, "best", ("keras",)).trial == 2
     assert "trial 2: has no checkpoint of epoch 9" in refused(folder, tmp_path / "x", 2, 9)
 
 
@@ -86,7 +86,7 @@ def test_a_trainable_that_exports_nothing_has_its_checkpoint_copied(tmp_path: Pa
     folder = kettles.run(tmp_path)
     assert "kettle:Kettle has no export(folder, formats)" in refused(folder, tmp_path / "x")
     assert "--format checkpoint (" in refused(folder, tmp_path / "x")
-    assert winner.export(folder, tmp_path / "out", formats=("checkpoint",)).exported.files == {}
+    assert winner.export_winner(folder, tmp_path / "out", formats=("checkpoint",)).exported.files == {}
     sys.modules.pop("kettle", None)
 
 
@@ -101,7 +101,7 @@ def test_an_export_that_breaks_its_contract(folder: ResultsFolder, tmp_path: Pat
 
 
 def test_the_card_formats_nothing_that_it_was_given(folder: ResultsFolder, tmp_path: Path) -> None:
-    winner.export(folder, tmp_path / "out")
+    winner.export_winner(folder, tmp_path / "out")
     card = (tmp_path / "out" / "MODEL_CARD.md").read_text()
     assert "# kettles, trial 0" in card
     assert "Which \\| power? \\<b\\>" in card
@@ -121,6 +121,6 @@ def test_a_trial_of_a_sweep_that_never_completed(folder: ResultsFolder, tmp_path
     folder.trials.unlink()
     folder.metrics.unlink()
     assert "no trial has completed" in refused(folder, tmp_path / "x")
-    made = winner.export(folder, tmp_path / "out", 0)
+    made = winner.export_winner(folder, tmp_path / "out", 0)
     assert made.epoch == 4
     assert "`running`" in (tmp_path / "out" / "MODEL_CARD.md").read_text()

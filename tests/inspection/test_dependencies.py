@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inspection.dependencies import Distributions, Search, imports, obscure
+from sweep.inspection.dependencies import Distributions, Search, list_imports, obscure
 
 
 def write(path: Path) -> Path:
@@ -70,11 +70,11 @@ def test_a_package_that_an_editable_installation_knows() -> None:
     ],
 )
 def test_named(line: str, named: set[str]) -> None:
-    assert set(imports(ast.parse(line), "top.mid.module", is_package=False)) == named
+    assert set(list_imports(ast.parse(line), "top.mid.module", is_package=False)) == named
 
 
 def test_a_packages_own_file_is_relative_to_the_package() -> None:
-    assert set(imports(ast.parse("from . import b"), "top.mid", is_package=True)) == {"top.mid", "top.mid.b"}
+    assert set(list_imports(ast.parse("from . import b"), "top.mid", is_package=True)) == {"top.mid", "top.mid.b"}
 
 
 @pytest.mark.parametrize(

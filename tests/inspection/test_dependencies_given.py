@@ -44,7 +44,7 @@ def make(width: int, other: object = None) -> Any:
 
 
 def test_a_class_comes_with_its_bases_helpers_imports_and_values() -> None:
-    found = dependencies.of(make(2))
+    found = dependencies.find_definitions(make(2))
     defined = [node.name for node in ast.parse(found.text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     assert defined == ["Given", "Base"]
     lines = found.text.splitlines()
@@ -63,7 +63,7 @@ def test_other_values_are_another_source() -> None:
 
 
 def test_values_that_nothing_tells_are_unknown() -> None:
-    found = dependencies.of(make(2, np.zeros(3)))
+    found = dependencies.find_definitions(make(2, np.zeros(3)))
     assert found.unknown == ("Given.begin.other is a ndarray",)
     source = inspect_given("__main__:Given", make(2, np.zeros(3)), [])
     assert "Given.begin.other is a ndarray" in source.unknown
@@ -73,7 +73,7 @@ def test_partial_functions_and_defaults_are_followed() -> None:
     def train(hp: Any, report: Any, rate: float = 0.5, *, steps: int = 4) -> None:
         report(loss=hp.x * rate * steps)
 
-    found = dependencies.of(functools.partial(train, rate=0.25))
+    found = dependencies.find_definitions(functools.partial(train, rate=0.25))
     values = json.loads(found.values)
     assert values == {"partial.0": 0.5, "partial.steps": 4, "partial.rate": 0.25}
     assert found.text.startswith("def train(")

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from sweep.inspection.hyperparameter_reads import by_convention, first_name, last_name, read
+from sweep.inspection.hyperparameter_reads import analyze_reads, by_convention, first_name, last_name
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def schedule(hp): return hp.learning_rate
 def reading(body: str, **more: str) -> tuple[set[str], int]:
     """What is read, and how many doubts there are."""
     trees = {name: ast.parse(text) for name, text in {"mine": body, **more}.items()}
-    found = read(trees, {"trainables.keras_trainable": ast.parse(OURS)})
+    found = analyze_reads(trees, {"trainables.keras_trainable": ast.parse(OURS)})
     return set(found.names) - {"learning_rate"}, len(found.doubts)
 
 
@@ -106,6 +106,6 @@ def test_what_is_declared_is_no_doubt() -> None:
 
 def test_words_are_of_the_users_modules_alone() -> None:
     trees = {"mine": ast.parse("x.units; f(width=1); 'aug.kind'")}
-    found = read(trees, {"trainables.keras_trainable": ast.parse(OURS)})
+    found = analyze_reads(trees, {"trainables.keras_trainable": ast.parse(OURS)})
     assert {"units", "width", "aug.kind", "kind"} <= found.words
     assert "learning_rate" not in found.words

@@ -11,7 +11,7 @@ from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
 from sweep.inspection.report_reads import surely_unread
 from sweep.runner import planning
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 
 def unread(body: str, names: tuple[str, ...], group: str = "", arguments: str = "hp, report") -> list[str]:
@@ -79,7 +79,7 @@ def refused(folder: Path, name: str, more: str) -> list[str]:
     (folder / "m.py").write_text(MODULE)
     text = f"trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
     try:
-        refuse(planning.infeasible(parse(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
+        refuse(planning.infeasible(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
     except InputError as error:
         return [problem.where for problem in error.problems]
     return []

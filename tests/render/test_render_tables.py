@@ -7,13 +7,13 @@ from sweep.analysis import Trial
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import Listed
 from sweep.events import Status
-from sweep.render.tables import Grid, configurations_grid, ranking_grid, show, sweeps_grid
+from sweep.render.tables import Grid, configurations_grid, print_table, ranking_grid, sweeps_grid
 
 
 def shown(grid: Grid, *, terminal: bool = False, width: int = 80) -> str:
     file = io.StringIO()
     colour = "standard" if terminal else None
-    show(grid, Console(file=file, width=width, force_terminal=terminal, color_system=colour))
+    print_table(grid, Console(file=file, width=width, force_terminal=terminal, color_system=colour))
     return file.getvalue()
 
 

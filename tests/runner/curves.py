@@ -8,7 +8,7 @@ from pathlib import Path
 from sweep.events import Event, TrialEnded
 from sweep.inspection import inspect
 from sweep.runner import resuming, session
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
@@ -70,11 +70,11 @@ class Watcher:
 
 
 def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False) -> session.Outcome:
-    spec = parse(text, "file.yaml")
+    spec = parse_spec(text, "file.yaml")
     view = watcher or Watcher()
     training = session.SweepSource(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
     how = session.Options(inline=True, memo=memo)
-    return session.run(training, text, project / "results", how, lambda folder, terminal: view)
+    return session.run_sweep(training, text, project / "results", how, lambda folder, terminal: view)
 
 
 def resume(
@@ -89,7 +89,7 @@ def resume(
     reopened = resuming.reopen(project / "results", name, assignments)
     source = inspect(reopened.spec.trainable, reopened.import_folders)
     how = session.Options(inline=True, memo=memo, retry_failed=retry_failed)
-    return session.resume(reopened, source, how, lambda folder, terminal: view)
+    return session.resume_sweep(reopened, source, how, lambda folder, terminal: view)
 
 
 def ends(folder: ResultsFolder) -> dict[int, str]:

@@ -13,7 +13,7 @@ from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -35,7 +35,7 @@ seed: {seed}
 
 def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
     count = ", count: 3" if method == "grid" else ""
-    return parse(FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml")
+    return parse_spec(FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml")
 
 
 def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
@@ -57,7 +57,7 @@ def begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotoni
     """A coordinator of a sweep with more lines in its file, and its log."""
     text = FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
     log = Log(tmp_path / "log.jsonl")
-    return coordinator(parse(text + "\n".join(more), "f.yaml"), log, clock), log
+    return coordinator(parse_spec(text + "\n".join(more), "f.yaml"), log, clock), log
 
 
 def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:

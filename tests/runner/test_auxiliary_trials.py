@@ -11,7 +11,7 @@ import simulated
 from sweep.backends import Progress
 from sweep.events import EpochReported, Event, Role, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -29,7 +29,7 @@ baseline: {{a: -3}}
 
 
 def spec(*more: str, method: str = "random", cap: int = 8) -> Spec:
-    return parse(FILE.format(method=method, cap=cap) + "\n".join(more), "f.yaml")
+    return parse_spec(FILE.format(method=method, cap=cap) + "\n".join(more), "f.yaml")
 
 
 def score(started: TrialStarted, epoch: int) -> float:
@@ -89,7 +89,7 @@ def test_the_baseline_comes_first_with_the_seeds_of_the_search_and_nothing_ends_
 def test_the_search_is_the_same_without_a_baseline(tmp_path: Path, method: str) -> None:
     with_it = drive(spec(method=method), tmp_path / "a.jsonl", room=1)
     text = FILE.format(method=method, cap=8).replace("baseline: {a: -3}", "")
-    without = drive(parse(text, "f.yaml"), tmp_path / "b.jsonl", room=1)
+    without = drive(parse_spec(text, "f.yaml"), tmp_path / "b.jsonl", room=1)
     assert [one.params for one in begun(with_it, Role.SEARCH)] == [one.params for one in begun(without, Role.SEARCH)]
     assert all(one.index is None for one in begun(without, Role.SEARCH))
 
@@ -154,7 +154,7 @@ def test_a_sweep_that_ended_is_confirmed_later_and_extended_after_that(tmp_path:
 def test_a_target_that_ends_the_search_ends_no_confirmation(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     text = FILE.format(method="random", cap=8).replace("target: 99.0", "target: 9.0")
-    one = parse(text + "confirm: {seeds: 3, budget: null}", "f.yaml")
+    one = parse_spec(text + "confirm: {seeds: 3, budget: null}", "f.yaml")
     drive(one, path)
     assert not begun(list(store_log.read(path)), Role.CONFIRM)
     events = drive(one, path, confirming=True)

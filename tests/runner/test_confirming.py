@@ -16,7 +16,7 @@ from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
 from sweep.events import ModelTested, Role
 from sweep.runner import trials
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
@@ -72,7 +72,7 @@ def noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: ResultsFolder) -> confirmation.Confirmation:
-    confirmed = confirmation.of_sweep(analysis.read(folder))
+    confirmed = confirmation.of_sweep(analysis.read_sweep(folder))
     assert confirmed is not None
     return confirmed
 
@@ -92,7 +92,7 @@ def test_finalists_are_raced_tested_and_the_answer_names_the_luck(noisy: Path) -
     tested = [event.trial for event in store_log.read(folder.log) if isinstance(event, ModelTested)]
     assert sorted(tested) == sorted(trial for row in left for trial in row.trials)
     assert (noisy / "tested").read_text().split() == [str(trial) for trial in tested]
-    ranked = ranking.rank([analysis.read(folder)])
+    ranked = ranking.rank([analysis.read_sweep(folder)])
     assert [row.params for row in ranked.rows[:4]] == [row.params for row in confirmed.rows]
     assert all(row.undecided == "no finalist" for row in ranked.rows[4:])
     told = verdict.sentence(ranked)
@@ -110,7 +110,7 @@ def test_the_test_is_read_once_however_often_the_sweep_goes_on(noisy: Path) -> N
 
 def test_a_limit_that_ends_the_search_leaves_the_fresh_seeds_to_come(noisy: Path) -> None:
     outcome = run(noisy, FILE + "budget: {epochs: 9}\n")
-    started = analysis.read(outcome.folder).trials
+    started = analysis.read_sweep(outcome.folder).trials
     assert outcome.stopped == "budget of 9 epochs"
     assert {one.role for one in started} == {Role.BASELINE, Role.SEARCH, Role.CONFIRM}
     assert len([one for one in started if one.role is Role.SEARCH]) < 5
@@ -128,7 +128,7 @@ folder = Path("results/noisy")
 if folder.exists():
     reopened = resuming.reopen(Path("results"), "noisy")
     source, how = inspect("noisy:Noisy", (Path.cwd(),)), session.Options(inline=True)
-    session.resume(reopened, source, how, lambda folder, terminal: Watcher())
+    session.resume_sweep(reopened, source, how, lambda folder, terminal: Watcher())
 else:
     run(Path.cwd(), FILE)
 """
@@ -161,8 +161,8 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     lines = folder.log.read_text().splitlines(keepends=True)
     lost = next(line for line in lines if line.startswith('{"event":"epoch_reported"') and '"epoch":1,' in line)
     folder.log.write_text("".join(line for line in lines if line != lost))  # what a repair leaves
-    ledger, spec = Ledger(), parse(folder.read_info().spec_text, "f.yaml")
+    ledger, spec = Ledger(), parse_spec(folder.read_info().spec_text, "f.yaml")
     for event in store_log.read(folder.log):
         ledger.observe(event)
-    read = [confirmation._run(trial, spec.objectives[0]) for trial in analysis.read(folder).trials]
-    assert trials.runs(ledger, spec) == sorted(read, key=lambda one: one.trial)
+    read = [confirmation._make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
+    assert trials.make_runs(ledger, spec) == sorted(read, key=lambda one: one.trial)

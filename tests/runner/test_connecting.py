@@ -8,7 +8,7 @@ from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.connecting import sweep_status
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 FILE = """
 name: pulse
@@ -27,7 +27,7 @@ def started(trial: int, now: float) -> TrialStarted:
 
 def test_the_vitals_of_a_sweep() -> None:
     now = time.time()
-    standing = Standing(Outline.of(parse(FILE, "f.yaml")))
+    standing = Standing(Outline.of(parse_spec(FILE, "f.yaml")))
     status = sweep_status(standing)
     assert (status.trials, status.best, status.left_s) == ({status.value: 0 for status in Status}, None, None)
     standing.observe(SessionStarted(time=now - 60, resumed=False, version="1"))
@@ -56,7 +56,7 @@ def test_the_vitals_of_a_sweep() -> None:
 
 
 def test_the_vitals_cost_little() -> None:
-    standing = Standing(Outline.of(parse(FILE, "f.yaml")))
+    standing = Standing(Outline.of(parse_spec(FILE, "f.yaml")))
     standing.observe(started(0, 1.0))
     events = [
         EpochReported(trial=0, epoch=epoch, metrics={"loss": 0.5}, time=1.0, time_s=1.0) for epoch in range(1, 1001)

@@ -17,7 +17,7 @@ from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -122,7 +122,7 @@ def begin(
     folder: Path, sizes: str = "1", trials: int = 12, epochs: int = 6, hooks: Hooks | None = None
 ) -> tuple[Coordinator, Log]:
     text = FILE % (sizes, ", ".join(map(str, range(trials))), epochs)
-    given, log = parse(text, "f.yaml"), Log(folder / "log.jsonl")
+    given, log = parse_spec(text, "f.yaml"), Log(folder / "log.jsonl")
     searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
     devices = Devices(1, 1.0, simulated=True)

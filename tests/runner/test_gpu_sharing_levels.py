@@ -112,9 +112,9 @@ def test_short_epochs_are_taken_together() -> None:
     assert gpu_sharing.speeds(short[:10], 1, 1) == {}, "a second is no measure"
     whole = short[0]
     for one in short[1:]:
-        whole = gpu_sharing.joined(whole, one)
+        whole = gpu_sharing.merge_epochs(whole, one)
     assert (whole.begun, whole.ended) == (0.0, pytest.approx(3.0))
     assert gpu_sharing.speeds(short, 1, 1)["s"] == pytest.approx(gpu_sharing.speeds([whole], 1, 1)["s"])
     other = EpochsOnShare(0, "s", 0.5, 3.0, 3.1, 50.0)
-    assert gpu_sharing.joined(whole, other) == other
-    assert gpu_sharing.joined(None, other) == other
+    assert gpu_sharing.merge_epochs(whole, other) == other
+    assert gpu_sharing.merge_epochs(None, other) == other

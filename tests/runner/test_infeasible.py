@@ -8,7 +8,7 @@ import pytest
 from curves import resume, run
 
 import sweep
-from sweep.analysis import read
+from sweep.analysis import read_sweep
 from sweep.analysis.ranking import rank
 from sweep.errors import TrainableError
 from sweep.store.folder import ResultsFolder
@@ -47,7 +47,7 @@ def test_trials_that_do_not_meet_them_are_infeasible_and_never_the_best(sized: P
     ]
     assert loaded.trials["epochs"].tolist() == [3] * 4
     assert loaded.best()["param.size"].tolist() == [2]
-    ranked = rank([read(outcome.folder)])
+    ranked = rank([read_sweep(outcome.folder)])
     assert [row.trials[0].trial for row in ranked.rows] == [2, 3, 0, 1]
     assert [row.undecided for row in ranked.rows][2:] == ["infeasible", "infeasible"]
 

@@ -12,7 +12,7 @@ import simulated
 from sweep.backends import Progress
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.limits import Limits, Timeouts
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.spec.blocks import Resources
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, SessionChange
@@ -33,7 +33,7 @@ def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
 
 def test_gpu_hours_count_what_is_under_way() -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"))
+    limits = Limits(parse_spec(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"))
     limits.drive(3600, 3600)
     assert limits.reached is None
     limits.drive(5400, 5400)
@@ -42,7 +42,7 @@ def test_gpu_hours_count_what_is_under_way() -> None:
 
 def test_gpu_hours_of_a_shared_gpu_are_of_the_part_that_each_epoch_had() -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    spec = parse(text + "budget: {gpu_hours: 1}\nresources: {gpus: auto}\n", "f.yaml")
+    spec = parse_spec(text + "budget: {gpu_hours: 1}\nresources: {gpus: auto}\n", "f.yaml")
     limits, ledger = Limits(spec), Ledger()
     ledger.observe(TrialStarted(trial=0, trial_id="", params={}, seed=0, repeat=0, time=0.0))
     for number in range(1, 5):
@@ -131,7 +131,7 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
     reasons: tuple[str, ...], regardless: bool, ends: bool
 ) -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits, ledger = Limits(parse(text, "f.yaml")), Ledger()
+    limits, ledger = Limits(parse_spec(text, "f.yaml")), Ledger()
     for trial, reason in enumerate(reasons):
         for event in _failed(trial, reason, regardless=regardless):
             limits.observe(ledger.observe(event))

@@ -166,5 +166,5 @@ def test_a_trial_whose_reads_are_not_in_its_log_answers_none(project: Path) -> N
 def test_a_checkpoint_keeps_what_its_trial_has_read(tmp_path: Path) -> None:
     inputs = Inputs(files={"a": "1"}, folders={"b": "2"}, environment={"C": "3"}, unknown=("d",))
     manifest = checkpoints.Manifest(3, inputs=inputs)
-    checkpoints.begin(tmp_path, manifest, lambda folder: None, keep=1)()
+    checkpoints.begin_checkpoint(tmp_path, manifest, lambda folder: None, keep=1)()
     assert checkpoints.verify(tmp_path / "epoch-000003").inputs == inputs

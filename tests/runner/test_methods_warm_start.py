@@ -69,9 +69,9 @@ def test_nothing_is_made_for_a_sweep_with_a_missing_one(project: Path) -> None:
 
 
 def test_nothing_was_taken_nothing_is_learned() -> None:
-    from sweep.spec import parse
+    from sweep.spec import parse_spec
 
-    spec = parse(TPE + "run_cap: 2\n", "f.yaml")
+    spec = parse_spec(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
     methods.learn_warm_start(build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append)
     assert said == []

@@ -13,13 +13,15 @@ from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning
 from sweep.runner.planning import Plan, histograms
 from sweep.runner.pricing import Timing
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 TPE = "method: tpe\nmetric: {name: loss}\n"
 
 
 def planned(text: str, timing: Timing | None = None) -> Plan:
-    return planning.plan(parse(f"trainable: m:M\n{text}", "s.yaml"), None, planning.Basis(timing=lambda sample: timing))
+    return planning.make_plan(
+        parse_spec(f"trainable: m:M\n{text}", "s.yaml"), None, planning.Basis(timing=lambda sample: timing)
+    )
 
 
 def counts(plan: Plan, name: str) -> dict[str, int]:
@@ -63,7 +65,7 @@ def test_a_searcher_of_ones_own_that_foresees_shows_its_own_configurations(tmp_p
         "    def suggest(self, number): return {'a': number / 50}\n    def observe(self, event): pass\n"
     )
     text = "trainable: m:M\nmethod: foreseeing_search:Up\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
-    plan = planning.plan(parse(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path]))
+    plan = planning.make_plan(parse_spec(f"{text}run_cap: 50\n", "s.yaml"), None, planning.Basis(folders=[tmp_path]))
     assert plan.looked_at == "all 50 configurations"
     assert plan.histograms[0].bins[-1].high == 49 / 50
 
@@ -173,7 +175,9 @@ def test_rungs_and_hours() -> None:
 
 
 def test_no_configuration_gives_no_histogram() -> None:
-    assert histograms(parse("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space, [{}]) == ()
+    assert (
+        histograms(parse_spec("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space, [{}]) == ()
+    )
 
 
 def test_everything_is_in_the_data() -> None:

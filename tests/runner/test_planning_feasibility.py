@@ -11,7 +11,7 @@ import pytest
 from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
 from sweep.runner import planning
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 FILE = "trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
 MODULE = "def train(hp, report): ...\nclass Alone:\n    def join(self): ...\nclass Ranked(Alone):\n    leave = 1\n"
@@ -19,7 +19,7 @@ MODULE = "def train(hp, report): ...\nclass Alone:\n    def join(self): ...\ncla
 
 def check(folder: Path, name: str, more: str) -> None:
     (folder / "m.py").write_text(MODULE)
-    spec = parse(FILE.format(name=name, more=more), "s.yaml")
+    spec = parse_spec(FILE.format(name=name, more=more), "s.yaml")
     refuse(planning.infeasible(spec, "s.yaml", inspect(f"m:{name}", [folder])))
 
 
@@ -80,7 +80,7 @@ def refused(folder: Path, name: str, *parameters: str, more: str = "") -> list[s
         (folder / "bounded.py").write_text(BOUNDED)
         (folder / "others.py").write_text(OTHERS)
         seen[trainable] = inspect(trainable, [folder])
-    spec = parse(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
+    spec = parse_spec(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
     try:
         refuse(planning.infeasible(spec, "s.yaml", seen[trainable]))
     except InputError as error:
@@ -151,7 +151,7 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
     (tmp_path / "m.py").write_text("def train(hp, report):\n    report(x=hp.units + hp['aug.p'] + hp.a)\n")
 
     def found(parameters: str) -> list[str]:
-        spec = parse(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
+        spec = parse_spec(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
         try:
             refuse(planning.infeasible(spec, "s.yaml", inspect("m:train", [tmp_path])))
         except InputError as error:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from curves import Watcher, resume, run
 
 import sweep
-from sweep.analysis import lineage_of, read
+from sweep.analysis import lineage_of, read_sweep
 from sweep.cli import main
 from sweep.events import EpochReported, Event, TrialStarted
 from sweep.store import log as store_log
@@ -144,7 +144,7 @@ def test_no_other_sweep_takes_a_copy_for_a_trial(walking: Path) -> None:
 
 def test_the_lineage_of_a_trial(walking: Path) -> None:
     outcome = run(walking, TEXT)
-    found = read(outcome.folder)
+    found = read_sweep(outcome.folder)
     for trial in found.trials:
         steps = lineage_of(found.trials, trial.trial)
         assert [step.first for step in steps] == [1, *(step.last + 1 for step in steps[:-1])]

@@ -12,8 +12,8 @@ from scipy import stats
 
 from sweep.cli import main
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.runner.power_analysis import Known, detectable, earlier
-from sweep.spec import parse
+from sweep.runner.power_analysis import Known, detectable, find_earlier_results
+from sweep.spec import parse_spec
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -28,22 +28,22 @@ repeats: %d
 
 
 def test_too_few_seeds_tell_nothing() -> None:
-    told = detectable(parse(FILE % 3, "f"), 3, Known("s", 0.9, 0.01, 400))
+    told = detectable(parse_spec(FILE % 3, "f"), 3, Known("s", 0.9, 0.01, 400))
     assert (told.seeds, told.needed, told.by_seeds, told.examples_needed) == (3, 6, None, None)
     assert told.examples is not None
     assert told.examples.difference == pytest.approx(1.96 * math.sqrt(2 * 0.09 / 400), rel=1e-4)
 
 
 def test_enough_seeds_tell_differences_from_some_size_on() -> None:
-    told = detectable(parse(FILE % 8, "f"), 3, Known("s", 0.9, 0.01, 400))
+    told = detectable(parse_spec(FILE % 8, "f"), 3, Known("s", 0.9, 0.01, 400))
     expected = stats.t.ppf(1 - 0.05 / 2 / 3, 14) * 0.01 * math.sqrt(2 / 8)
     assert told.by_seeds == pytest.approx(expected)
     assert told.examples_needed == math.ceil(2 * 0.09 * (1.959964 / expected) ** 2)
-    assert detectable(parse(FILE % 8, "f"), 3, None).by_seeds is None
+    assert detectable(parse_spec(FILE % 8, "f"), 3, None).by_seeds is None
 
 
 def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
-    spec = parse(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
+    spec = parse_spec(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 0.01, 400))
     assert (told.configurations, told.seeds, told.confirmed) == (3, 8, True)
     assert told.by_seeds == pytest.approx(stats.t.ppf(1 - 0.05 / 2 / 3 / 7, 14) * 0.01 * math.sqrt(2 / 8))
@@ -51,7 +51,7 @@ def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
 
 @pytest.mark.parametrize(("finalists", "seeds"), [(2, 8), (8, 8), (4, 3)])
 def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int, seeds: int) -> None:
-    spec = parse(FILE % 1 + f"confirm: {{seeds: {seeds}, finalists: {finalists}}}\n", "f")
+    spec = parse_spec(FILE % 1 + f"confirm: {{seeds: {seeds}, finalists: {finalists}}}\n", "f")
     told = detectable(spec, 27, Known("s", 0.9, 1.0, 400)).by_seeds
     assert told is not None
     draws, races, out = np.random.default_rng(0), 200, 0
@@ -67,8 +67,8 @@ def test_a_race_tells_what_the_plan_promises_about_half_the_time(finalists: int,
 
 
 def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
-    spec = parse(FILE % 2, "f")
-    assert earlier(tmp_path, spec) is None
+    spec = parse_spec(FILE % 2, "f")
+    assert find_earlier_results(tmp_path, spec) is None
     info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "spec": {"trainable": "my_model:Mine"}}
     folder = ResultsFolder.create(tmp_path, "before", "", info)
     events = [SessionStarted(time=1.0, resumed=False, version="1")]
@@ -90,17 +90,17 @@ def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
     with Log(folder.log) as log:
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
-    known = earlier(tmp_path, spec)
+    known = find_earlier_results(tmp_path, spec)
     assert known is not None
     assert (known.sweep, known.level, known.examples) == ("before", pytest.approx(0.81), 360)
     assert known.spread == pytest.approx(math.sqrt((0.0002 + 0.0008) / 2))
     compared = CliRunner().invoke(main, ["compare", "before", "--results", str(tmp_path)])
     assert "held out: val_accuracy 0.8100 on 360 examples is 0.7663 .. 0.8472 on others" in compared.output
-    assert earlier(tmp_path, parse(FILE.replace("my_model", "other") % 2, "f")) is None
+    assert find_earlier_results(tmp_path, parse_spec(FILE.replace("my_model", "other") % 2, "f")) is None
 
 
 def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> None:
-    spec = parse(FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize") % 2, "f")
+    spec = parse_spec(FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize") % 2, "f")
     info = {"objectives": [{"name": "val_loss", "goal": "minimize"}], "spec": {"trainable": "my_model:Mine"}}
     folder = ResultsFolder.create(tmp_path, "before", "", info)
     events = [SessionStarted(time=1.0, resumed=False, version="1")]
@@ -115,7 +115,7 @@ def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> N
         events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
     with Log(folder.log) as log:
         log.append([*events, SessionEnded(time=5.0, reason="finished")])
-    known = earlier(tmp_path, spec)
+    known = find_earlier_results(tmp_path, spec)
     assert known is not None
     assert (known.level, known.examples, known.loss_deviation) == (0.4, 400, pytest.approx(0.2))  # in its last epoch
     told = detectable(spec, 3, known).examples

@@ -28,7 +28,7 @@ from sweep.space.early_terminate import (
     Pasha,
 )
 from sweep.space.objectives import Objective
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
@@ -38,11 +38,11 @@ TIMING = Timing(epoch_s=2.0, trial_s=10.0, start_s=100.0, source="made up")
 
 def spec(more: str = "run_cap: 9") -> Spec:
     file = "trainable: timed:Model\nmethod: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
-    return parse(file + more, "s.yaml")
+    return parse_spec(file + more, "s.yaml")
 
 
 def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
-    return pricing.course(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
+    return pricing.rehearse_scheduler(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
 
 
 def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
@@ -125,7 +125,7 @@ class Plateau:
 
 
 def test_a_rule_of_ones_own_hears_of_all_epochs() -> None:
-    found = pricing.course(Plateau, LOSS, 10, 7, whole=True)
+    found = pricing.rehearse_scheduler(Plateau, LOSS, 10, 7, whole=True)
     assert found.rungs == (ExpectedRung(4, 7.0),)
     assert 28 <= (found.epochs or 0) < 70  # most curves fall from epoch 2 to epoch 4
 
@@ -198,19 +198,19 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "sweep.json").write_text("{")
     (tmp_path / "damaged" / "log.jsonl").write_text("")
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
-    assert pricing.earlier(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
-    assert pricing.earlier(tmp_path, "timed:Nobody", None, [{}]) is None
-    assert pricing.earlier(tmp_path / "absent", "timed:Model", None, [{}]) is None
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(0.5, 2.0, 8.0, "sweep new")
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", 4, [{}]) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
+    assert pricing.find_earlier_times(tmp_path, "timed:Nobody", None, [{}]) is None
+    assert pricing.find_earlier_times(tmp_path / "absent", "timed:Model", None, [{}]) is None
 
 
 def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
     past(tmp_path, "passes", "timed:Model", when=1e9, epoch_s=60.0)
     past(tmp_path, "parts", "timed:Model", when=2e9, epoch_s=0.5, params={"steps_per_epoch": 100})
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
-    found = pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{}]) == Timing(60.0, 2.0, 8.0, "sweep passes")
+    found = pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
     assert found == Timing(0.5, 2.0, 8.0, "sweep parts")
-    assert pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
+    assert pricing.find_earlier_times(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
 
 
 MODEL = """
@@ -243,14 +243,14 @@ def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     sample = [{"a": 0.1}, {"a": 0.2}, {"a": 0.3}]
-    timing = pricing.measure(spec(), Devices(), [tmp_path], sample)
+    timing = pricing.measure_epoch_times(spec(), Devices(), [tmp_path], sample)
     assert timing.epoch_s == 0.02
     assert timing.trial_s > 0.04
     assert timing.source == "timed now"
     begun = (tmp_path / "begun.txt").read_text().splitlines()
     assert [json.loads(line) for line in begun] == sample[:2]
     with pytest.raises(TrainableError, match="the timed trial failed: ValueError: no such a"):
-        pricing.measure(spec(), Devices(), [tmp_path], [{"a": 0.5}])
+        pricing.measure_epoch_times(spec(), Devices(), [tmp_path], [{"a": 0.5}])
 
 
 PHASED = """
@@ -282,5 +282,7 @@ def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(tmp_path: Path, monkeyp
     (tmp_path / "phased.py").write_text(PHASED)
     monkeypatch.syspath_prepend(str(tmp_path))
     text = "trainable: phased:Phased\nmethod: grid\nmetric: {name: loss}\nparameters: {a: {value: 0.1}}\n"
-    phased = parse(text, "s.yaml")
-    assert pricing.measure(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx((1 + 3 * 5) / 4)
+    phased = parse_spec(text, "s.yaml")
+    assert pricing.measure_epoch_times(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx(
+        (1 + 3 * 5) / 4
+    )

@@ -10,7 +10,7 @@ from scipy import stats
 
 from sweep.runner import planning
 from sweep.runner.rehearsal import Landscape, MadeUpTrial, agreement
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 
 SPACE = """
   batch_size: {min: 16, max: 512}
@@ -49,7 +49,7 @@ MEASURED = {
 def spec_of(method: str, rule: str, *, more: str = "run_cap: 100", parameters: str = SPACE) -> Spec:
     metric = "" if "metrics" in more else "metric: {name: loss}\n"
     text = f"trainable: m:M\nmethod: {method}\n{metric}epochs: 52\nparameters:{parameters}\n{more}\n"
-    return parse(f"{text}early_terminate: {{{rule}}}\n", "s.yaml")
+    return parse_spec(f"{text}early_terminate: {{{rule}}}\n", "s.yaml")
 
 
 def expected_epochs(spec: Spec, trials: int) -> float:

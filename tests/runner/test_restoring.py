@@ -25,7 +25,7 @@ def folder(project: Path) -> ResultsFolder:
 
 
 def restore(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> restoring.Restored:
-    return restoring.begin(restoring.find(folder, trial, epoch))
+    return restoring.begin_trial(restoring.find_checkpoint(folder, trial, epoch))
 
 
 def refused(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> str:
@@ -96,7 +96,7 @@ def test_a_pareto_front_has_no_single_best(project: Path) -> None:
 
 def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
     place = checkpoints.of_trial(folder.path, 0)
-    checkpoints.begin(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
+    checkpoints.begin_checkpoint(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
     assert restore(folder, 0).kept.epoch == 4
     best = restore(folder, 0, "best").kept
     assert (best.epoch, best.metrics) == (2, {"score": 1.5})

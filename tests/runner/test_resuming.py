@@ -17,7 +17,7 @@ from sweep.cli import main
 from sweep.errors import InputError
 from sweep.runner import resuming
 from sweep.space import early_terminate
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -62,7 +62,7 @@ def test_nothing_that_was_trained_can_change(project: Path, change: str) -> None
     run(project, FILE + "run_cap: 1\n")
     with pytest.raises(InputError, match=rf"(?s)--set {re.escape(CHANGES[change])}.*can change run_cap, budget"):
         resuming.reopen(project / "results", "curves", [change])
-    spec = parse(FILE + "run_cap: 1\n", "f.yaml", [change])
+    spec = parse_spec(FILE + "run_cap: 1\n", "f.yaml", [change])
     with pytest.raises(InputError, match=rf"(?s)f.yaml: {re.escape(CHANGES[change])}.*can change run_cap, budget"):
         resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
 
@@ -80,7 +80,7 @@ def test_a_value_that_stays_is_no_change(project: Path) -> None:
 
 def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) -> None:
     run(project, FILE + "run_cap: 1\n")
-    spec = parse(FILE, "f.yaml", ["epochs=9", "seed=1", "run_cap=2"])
+    spec = parse_spec(FILE, "f.yaml", ["epochs=9", "seed=1", "run_cap=2"])
     with pytest.raises(InputError) as caught:
         resuming.reopen_as(project / "results", Path("f.yaml"), spec, 2)
     first, second, third = map(str, caught.value.problems)
@@ -105,7 +105,7 @@ def test_all_that_a_file_has_changed_and_cannot_is_listed_once(project: Path) ->
 def test_what_a_file_has_changed_and_may_is_taken_over(project: Path, change: str, line: str) -> None:
     text = FILE + "run_cap: 1\n"
     run(project, text)
-    spec = parse(text, "f.yaml", [change])
+    spec = parse_spec(text, "f.yaml", [change])
     reopened, lines = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert lines == [f"f.yaml: {line}"]
     assert reopened.spec == spec
@@ -158,17 +158,17 @@ def test_a_file_of_data_that_changes_between_sessions_is_told(
     told = [said for said in second.said if "different data" in said]
     assert not first.said
     if reads:  # then they differ by the trials' own parameters
-        assert (told, verdict.listed(folder).other_data) == ([], "")
+        assert (told, verdict.summarize_sweep(folder).other_data) == ([], "")
         return
     assert len(told) == 1
     assert "(fingerprints old in trial 0; new in trial 1)" in told[0]
     assert "in a new sweep: python -m sweep run FILE" in told[0]
     at_last = told[0].replace("trial 1)", "trials 1, 2)")
-    assert verdict.listed(folder).other_data == at_last
-    assert verdict.sentence(rank([analysis.read(folder)])).endswith(at_last)
+    assert verdict.summarize_sweep(folder).other_data == at_last
+    assert verdict.sentence(rank([analysis.read_sweep(folder)])).endswith(at_last)
     third = run(project, text.replace("curves", "third"), memo=True).folder  # answers count as those that they are of
-    assert verdict.listed(third).other_data == ""
-    both = verdict.sentence(rank([analysis.read(one) for one in (folder, third)]))
+    assert verdict.summarize_sweep(third).other_data == ""
+    both = verdict.sentence(rank([analysis.read_sweep(one) for one in (folder, third)]))
     assert "old in trial 0 of curves; new in trials 1, 2 of curves and trials 0 to 2 of third)" in both
 
 
@@ -185,7 +185,7 @@ early_terminate: {type: asha}
 
 
 def rungs(spec: Spec) -> tuple[int, ...]:
-    return early_terminate.decision_epochs(spec.early_terminate, spec.epochs)
+    return early_terminate.compute_decision_epochs(spec.early_terminate, spec.epochs)
 
 
 @pytest.mark.parametrize("stored", [1, None])
@@ -197,10 +197,10 @@ def test_a_sweep_keeps_the_first_rung_that_it_began_with(project: Path, stored: 
     info["spec"]["early_terminate"]["min_iter"] = stored
     folder.info.write_text(json.dumps(info))
     assert rungs(resuming.reopen(project / "results", "curves", ["run_cap=3"]).spec) == (1, 3, 9)
-    spec = parse(LEARNS, "f.yaml", ["run_cap=4"])
+    spec = parse_spec(LEARNS, "f.yaml", ["run_cap=4"])
     assert rungs(spec) == (3, 9)
     again, _ = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert (rungs(again.spec), again.spec.run_cap) == ((1, 3, 9), 4)
-    other = parse(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
+    other = parse_spec(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
     with pytest.raises(InputError, match=r"early_terminate.min_iter: is 3, but the sweep began with 1"):
         resuming.reopen_as(project / "results", Path("f.yaml"), other, None)

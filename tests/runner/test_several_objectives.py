@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from curves import ends, resume, run
 
-from sweep.analysis import read
+from sweep.analysis import read_sweep
 from sweep.events import TrialEnded
 from sweep.store import log as store_log
 
@@ -66,5 +66,5 @@ def test_trials_stop_by_non_dominated_rank_and_a_resumed_sweep_goes_on_as_it_wou
     (project / "results" / "curves").rename(project / "results" / "whole")
     run(project, text.replace("run_cap: 18", "run_cap: 7") if rule == "asha" else text)
     again = resume(project, "run_cap=18").folder
-    assert [one.params for one in read(again).trials] == [one.params for one in read(whole).trials]
+    assert [one.params for one in read_sweep(again).trials] == [one.params for one in read_sweep(whole).trials]
     assert ends(again) == statuses

@@ -44,7 +44,7 @@ class Asks(Watcher):
 
 def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
     results = project / "results"
-    watcher = Asks(project, lambda: stop_requests.stop(results, "curves", None, now=False))
+    watcher = Asks(project, lambda: stop_requests.stop_sweep(results, "curves", None, now=False))
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
@@ -55,7 +55,7 @@ def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
 
 
 def test_one_trial_is_stopped_for_good(project: Path) -> None:
-    watcher = Asks(project, lambda: stop_requests.stop(project / "results", "curves", 1, now=False))
+    watcher = Asks(project, lambda: stop_requests.stop_sweep(project / "results", "curves", 1, now=False))
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert watcher.answers == ["trial 1 is pruned: stopped on request"]
@@ -89,14 +89,14 @@ def test_there_must_be_something_to_stop(project: Path) -> None:
     with pytest.raises(
         InputError, match="curves: is not running, there is nothing to stop; see python -m sweep status"
     ):
-        stop_requests.stop(project / "results", "curves", None, now=False)
+        stop_requests.stop_sweep(project / "results", "curves", None, now=False)
     with outcome.folder.lock():
         for trial, words in (
             (9, "curves: has no trial 9; it has trials 0 to 2"),
             (1, "trial 1 has ended already"),
         ):
             with pytest.raises(InputError, match=words):
-                stop_requests.stop(project / "results", "curves", trial, now=False)
+                stop_requests.stop_sweep(project / "results", "curves", trial, now=False)
 
 
 def test_a_trial_whose_turn_comes_after_that_of_later_ones_may_be_stopped_before_it_starts(project: Path) -> None:
@@ -106,7 +106,8 @@ def test_a_trial_whose_turn_comes_after_that_of_later_ones_may_be_stopped_before
     said: list[str] = []
     with folder.lock():
         stopping = threading.Thread(
-            target=lambda: said.append(stop_requests.stop(project / "results", "curves", 1, now=False)), daemon=True
+            target=lambda: said.append(stop_requests.stop_sweep(project / "results", "curves", 1, now=False)),
+            daemon=True,
         )
         stopping.start()
         until(lambda: (folder.requests / "stop-trial-1").exists())

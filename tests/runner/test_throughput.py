@@ -11,7 +11,7 @@ from sweep.contract import Devices
 from sweep.errors import TrainableError
 from sweep.runner import throughput
 from sweep.runner.throughput import Measured, SettingsCombination, climb
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 FILE = SettingsCombination(32, "auto", 1, 1)
 
@@ -116,8 +116,8 @@ run_cap: 1
 @pytest.mark.slow
 def test_each_way_has_a_process_of_its_own_and_one_may_be_killed(tmp_path: Path) -> None:
     (tmp_path / "timed.py").write_text(TIMED)
-    spec = parse(SPEC, "s.yaml")
-    found = throughput.find(spec, Devices(1), [tmp_path], {"batch_size": 32}, 1)
+    spec = parse_spec(SPEC, "s.yaml")
+    found = throughput.measure_throughput(spec, Devices(1), [tmp_path], {"batch_size": 32}, 1)
     assert [(one.way.batch_size, one.examples_per_s) for one in found.tried] == [
         (32, 320.0),
         (32, 320.0),

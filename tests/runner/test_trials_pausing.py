@@ -15,10 +15,10 @@ from msgspec import structs
 
 from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing
-from sweep.schedulers.early_termination import build
-from sweep.spec import Spec, parse
+from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
-from sweep.store.ledger import Ledger, searched
+from sweep.store.ledger import Ledger, number_in_search
 from sweep.store.log import Log
 
 RULES = {
@@ -35,7 +35,7 @@ every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def spec(rule: str, *more: str, method: str = "random", repeats: int = 1, cap: int = 16) -> Spec:
     count = ", count: 6" if method == "grid" else ""
     text = simulated.FILE.format(method=method, rule=rule, seed=3, repeats=repeats, count=count)
-    return parse("\n".join([text.replace("run_cap: 9", f"run_cap: {cap}"), *more]), "f.yaml")
+    return parse_spec("\n".join([text.replace("run_cap: 9", f"run_cap: {cap}"), *more]), "f.yaml")
 
 
 def resumed(given: Spec, path: Path, room: int = 1, seed: int = 0) -> list[Event]:
@@ -116,7 +116,7 @@ def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed
     file = spec(rule, "baseline: {a: 0.5, b: 1}", repeats=repeats, cap=12 // repeats)
     with tempfile.TemporaryDirectory() as folder:
         events = simulated.simulate(file, Path(folder) / "log.jsonl", room, seed)
-    fresh, ledger = build(file.early_terminate, file.objectives[0], file.epochs), Ledger()
+    fresh, ledger = build_scheduler(file.early_terminate, file.objectives[0], file.epochs), Ledger()
     assert isinstance(fresh, Pausing)
     told: dict[int, str] = {}
     for event in events:
@@ -132,7 +132,7 @@ def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed
             assert place is not None
             assert fresh.holds(place) is None or fresh.last() == place
             del told[event.trial]
-        heard = searched(ledger.observe(event))
+        heard = number_in_search(ledger.observe(event))
         if heard is not None:
             fresh.observe(heard)
 

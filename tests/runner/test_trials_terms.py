@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from sweep.contract import Devices, Fold
 from sweep.runner.trials import OpenTrial, Terms
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.store.ledger import TrialState
 
 FILE = """
@@ -16,7 +16,7 @@ seed: 7
 
 
 def spec(more: str = "") -> Spec:
-    return parse(FILE + more, "f.yaml")
+    return parse_spec(FILE + more, "f.yaml")
 
 
 def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:

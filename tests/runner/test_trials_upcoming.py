@@ -14,7 +14,7 @@ from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.trials import LOOK_AHEAD, Upcoming
 from sweep.schedulers.early_termination import NoScheduler
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -33,7 +33,7 @@ epochs: 1
 
 
 def spec(method: str = "grid", more: str = "") -> Spec:
-    return parse(FILE.format(method=method, more=more), "f.yaml")
+    return parse_spec(FILE.format(method=method, more=more), "f.yaml")
 
 
 def structure(params: Params) -> str:

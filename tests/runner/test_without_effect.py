@@ -9,7 +9,7 @@ import pytest
 from sweep.errors import InputError
 from sweep.inspection import inspect
 from sweep.runner import planning
-from sweep.spec import parse
+from sweep.spec import parse_spec
 
 HEAD = """
 import keras
@@ -90,7 +90,7 @@ def refused(folder: Path, name: str, *parameters: str) -> list[str]:
     text = f"trainable: {module}:{name}\nmethod: grid\n"
     text += f"parameters: {{learning_rate: {{value: 0.1}}, {entries}}}\n"
     try:
-        spec = parse(text, "s.yaml")
+        spec = parse_spec(text, "s.yaml")
         planning.check_source(spec, "s.yaml", inspect(spec.trainable, [folder]))
     except InputError as error:
         return [problem.what for problem in error.problems]
@@ -133,7 +133,7 @@ def test_only_of_a_keras_trainable_it_is_told_what_is_read_sometimes(folder: Pat
     from sweep.runner.without_effect import read_sometimes
 
     text = "method: grid\nparameters: {momentum: {value: 0.9}, units: {value: 8}, dropout: {value: 0.1}}\n"
-    spec = parse(f"trainable: silent_models_of_tests:Plain\n{text}", "s.yaml")
+    spec = parse_spec(f"trainable: silent_models_of_tests:Plain\n{text}", "s.yaml")
     assert read_sometimes(spec, inspect(spec.trainable, [folder])) == ("momentum", "dropout")
-    other = parse(f"trainable: silent_models_of_tests:helper\n{text}", "s.yaml")
+    other = parse_spec(f"trainable: silent_models_of_tests:helper\n{text}", "s.yaml")
     assert read_sometimes(other, inspect(other.trainable, [folder])) == ()

@@ -14,7 +14,7 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 
 from sweep.events import EpochReported
 from sweep.schedulers.early_termination import AshaScheduler, HyperbandScheduler, MedianScheduler, RankHeaps
-from sweep.space.early_terminate import Asha, Hyperband, Median, decision_epochs
+from sweep.space.early_terminate import Asha, Hyperband, Median, compute_decision_epochs
 from sweep.space.objectives import Objective
 
 
@@ -52,7 +52,7 @@ def rays_verdicts(rule: Asha, goal: str, reports: list[EpochReported]) -> list[t
     trials: dict[int, SimpleNamespace] = {}
     stopped: dict[int, int] = {}
     for event in reports:
-        if event.trial in stopped or event.epoch not in decision_epochs(rule, EPOCHS):
+        if event.trial in stopped or event.epoch not in compute_decision_epochs(rule, EPOCHS):
             continue
         if event.trial not in trials:
             trials[event.trial] = SimpleNamespace(trial_id=str(event.trial))

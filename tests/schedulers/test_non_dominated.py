@@ -10,7 +10,7 @@ import pytest
 
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing, Scheduler
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.schedulers.non_dominated import Losses, NonDominatedOrder
 from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination
 from sweep.space.expressions import Expression
@@ -127,7 +127,7 @@ def completed(log: list[Event]) -> set[int]:
 @every_rule
 def test_both_ends_of_the_front_are_kept_and_what_is_behind_is_not(rule: EarlyTermination) -> None:
     metrics = trade_offs(60)
-    log, reasons = run(build(rule, BOTH, EPOCHS), 60, metrics)
+    log, reasons = run(build_scheduler(rule, BOTH, EPOCHS), 60, metrics)
     whole = completed(log)
     late = [trial for trial in whole if trial >= 30]  # the first ones have little to be compared with
     assert whole
@@ -140,8 +140,8 @@ def test_both_ends_of_the_front_are_kept_and_what_is_behind_is_not(rule: EarlyTe
 
 @every_rule
 def test_a_log_replays_to_the_same_decisions(rule: EarlyTermination) -> None:
-    log, _ = run(build(rule, BOTH, EPOCHS), 40, trade_offs(40, seed=1))
-    again, resumed = build(rule, BOTH, EPOCHS), build(rule, BOTH, EPOCHS)
+    log, _ = run(build_scheduler(rule, BOTH, EPOCHS), 40, trade_offs(40, seed=1))
+    again, resumed = build_scheduler(rule, BOTH, EPOCHS), build_scheduler(rule, BOTH, EPOCHS)
     half = len(log) // 2
     first = [again.observe(event) for event in log]
     assert [resumed.observe(event) for event in log[:half]] + [resumed.observe(event) for event in log[half:]] == first
@@ -153,7 +153,7 @@ def test_a_log_replays_to_the_same_decisions(rule: EarlyTermination) -> None:
 def test_no_more_go_on_from_a_rung_than_it_has_room_for(eta: float) -> None:
     numbers = random.Random(0)
     metrics = {trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)}
-    log, _ = run(build(AshaPromotion(eta=eta), BOTH, EPOCHS), 80, metrics)
+    log, _ = run(build_scheduler(AshaPromotion(eta=eta), BOTH, EPOCHS), 80, metrics)
     reached = [len({e.trial for e in log if isinstance(e, EpochReported) and e.epoch == epoch}) for epoch in (1, 4)]
     assert reached[0] == 80
     assert reached[1] <= 80 / eta
@@ -164,7 +164,7 @@ def test_without_the_cap_more_go_on_as_each_new_trial_changes_who_is_among_the_b
     metrics = {trial: {"error": numbers.random(), "accuracy": numbers.random()} for trial in range(80)}
     reached = {}
     for is_capped in (None, True, False):
-        log, _ = run(build(AshaPromotion(capped=is_capped), BOTH, EPOCHS), 80, metrics)
+        log, _ = run(build_scheduler(AshaPromotion(capped=is_capped), BOTH, EPOCHS), 80, metrics)
         reached[is_capped] = {event.trial for event in log if isinstance(event, EpochReported) and event.epoch == 4}
     assert reached[None] == reached[True]
     assert len(reached[False]) > len(reached[True])
@@ -173,7 +173,7 @@ def test_without_the_cap_more_go_on_as_each_new_trial_changes_who_is_among_the_b
 @pytest.mark.parametrize(("trials", "least", "expected"), [(9, 1, 1), (9, 3, 3), (2, 3, 2)])
 def test_so_many_trials_train_to_the_end(trials: int, least: int, expected: int) -> None:
     metrics = {trial: {"error": float(trial), "accuracy": -float(trial)} for trial in range(trials)}
-    log, _ = run(build(AshaPromotion(min_completed=least), BOTH, EPOCHS), trials, metrics)
+    log, _ = run(build_scheduler(AshaPromotion(min_completed=least), BOTH, EPOCHS), trials, metrics)
     assert len(completed(log)) == expected
 
 
@@ -190,14 +190,14 @@ def test_trials_that_do_not_meet_the_constraints_rank_behind_all_that_do(rule: E
         meets = trial % 3 == 0
         quality = numbers.random() + (1.0 if meets else 0.0)  # those that do not would win
         metrics[trial] = {"error": quality, "accuracy": -quality, "latency": 4.0 if meets else 6.0 + numbers.random()}
-    log, reasons = run(build(rule, LIMITED, EPOCHS), 60, metrics)
+    log, reasons = run(build_scheduler(rule, LIMITED, EPOCHS), 60, metrics)
     assert {trial % 3 for trial in completed(log) if trial >= 10} == {0}
     assert any("constraints not met at epoch 1, in front" in why for why in reasons)
 
 
 @pytest.mark.parametrize("rule", [Asha(), AshaPromotion()], ids=["asha", "asha_promotion"])
 def test_without_one_of_the_objectives_nothing_is_decided(rule: EarlyTermination) -> None:
-    scheduler = build(rule, BOTH, EPOCHS)
+    scheduler = build_scheduler(rule, BOTH, EPOCHS)
     for metrics in ({"error": 1.0}, {"error": 1.0, "accuracy": float("nan")}):
         report = EpochReported(trial=0, epoch=1, metrics=metrics, time=0.0, time_s=0.0)
         assert scheduler.observe(report) is None
@@ -207,7 +207,7 @@ def test_without_one_of_the_objectives_nothing_is_decided(rule: EarlyTermination
 def test_where_all_trials_are_on_one_front_those_that_go_on_are_spread_over_it() -> None:
     numbers = random.Random(0)
     values = [numbers.random() for _ in range(150)]
-    scheduler = build(AshaPromotion(), BOTH, EPOCHS)
+    scheduler = build_scheduler(AshaPromotion(), BOTH, EPOCHS)
     for trial, value in enumerate(values):
         metrics = {"error": value, "accuracy": value}
         scheduler.observe(EpochReported(trial=trial, epoch=1, metrics=metrics, time=0.0, time_s=0.0))

@@ -11,7 +11,7 @@ import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
@@ -51,13 +51,13 @@ every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
 
 
 def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOCHS) -> Scheduler:
-    return build(rule, Objective("m", goal), epochs)
+    return build_scheduler(rule, Objective("m", goal), epochs)
 
 
 @every_rule
 def test_decision_epochs_are_those_of_the_rule_and_before_the_last(rule: EarlyTermination) -> None:
     epochs = build_one(rule).decision_epochs(EPOCHS)
-    assert epochs == early_terminate.decision_epochs(rule, EPOCHS)
+    assert epochs == early_terminate.compute_decision_epochs(rule, EPOCHS)
     assert all(0 < epoch < EPOCHS for epoch in epochs)
     assert bool(epochs) == (rule != NoTermination())
 
@@ -136,7 +136,7 @@ class TestRules(SchedulerConformance):
         self.rule = rule
 
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        return build(self.rule, objective, epochs)
+        return build_scheduler(self.rule, objective, epochs)
 
 
 @every_pausing
@@ -146,7 +146,7 @@ class TestPausing(PausingConformance):
         self.rule = rule
 
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        return build(self.rule, objective, epochs)
+        return build_scheduler(self.rule, objective, epochs)
 
 
 @every_pausing

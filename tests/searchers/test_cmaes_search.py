@@ -13,7 +13,7 @@ from sweep.searchers.cmaes_search import CmaesSearcher
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, Normal, Uniform
 from sweep.space.objectives import Objective
-from sweep.store.ledger import ended as ended_trials
+from sweep.store.ledger import list_ended_trials as ended_trials
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Normal(0, 1)), Parameter("c", Categorical(("a", "b")))))

@@ -12,8 +12,8 @@ import pytest
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import METHODS, build_searcher
-from sweep.space.domains import IntUniform, Range, bounds, choices, contains
-from sweep.spec import parse
+from sweep.space.domains import IntUniform, Range, contains, get_domain_bounds, list_choices
+from sweep.spec import parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS
 
 BLOCKS = {
@@ -53,7 +53,7 @@ def test_there_is_a_case_for_each() -> None:
 def test_draws(method: str) -> None:
     parameters = {name: {"distribution": name, **block} for name, block in BLOCKS.items()}
     file = {"trainable": "m:M", "method": method, "run_cap": TRIALS, "metric": {"name": "loss"}}
-    spec = parse(json.dumps({**file, "parameters": parameters}), "s.json")
+    spec = parse_spec(json.dumps({**file, "parameters": parameters}), "s.json")
     searcher = build_searcher(spec.method, spec.space, spec.objectives, 0)
     drawn = [event.params for event in drive(searcher, TRIALS, outcome) if isinstance(event, TrialStarted)]
     assert len(drawn) == TRIALS
@@ -62,7 +62,7 @@ def test_draws(method: str) -> None:
         assert contains(domain, value)
         if not isinstance(domain, Range):
             continue
-        low, high = bounds(domain)
+        low, high = get_domain_bounds(domain)
         assert low <= value <= high
         assert isinstance(value, int) == (isinstance(domain, IntUniform) or isinstance(domain.q, int))
         if domain.q is not None:
@@ -78,11 +78,11 @@ def test_a_grid_takes_values_of_the_domain(name: str) -> None:
     if "count" in DISTRIBUTIONS[name].optional:
         block["count"] = 4
     file = {"trainable": "m:M", "method": "grid", "parameters": {"x": block}}
-    spec = parse(json.dumps(file), "s.json")
+    spec = parse_spec(json.dumps(file), "s.json")
     domain = spec.space.parameters[0].domain
     values = [point["x"] for point in spec.space.grid()]
     assert all(contains(domain, value) for value in values)
-    assert len(values) == (4 if isinstance(domain, Range) else len(choices(domain) or ()))
+    assert len(values) == (4 if isinstance(domain, Range) else len(list_choices(domain) or ()))
     if name.startswith(("log_uniform", "inv")):
         ratios = [math.log(b / a) for a, b in pairwise(values)]
         assert ratios == pytest.approx([ratios[0]] * 3)

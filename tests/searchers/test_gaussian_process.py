@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from sweep.searchers.gaussian_process import GaussianProcess, KernelParameters, _Loss, fit, matern
+from sweep.searchers.gaussian_process import GaussianProcess, KernelParameters, _Loss, fit_kernel_parameters, matern
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.random((30, 3))
@@ -25,7 +25,7 @@ def test_the_gradient_is_that_of_the_loss() -> None:
 
 
 def test_it_knows_what_it_was_told_and_is_unsure_elsewhere() -> None:
-    process = GaussianProcess(fit(OWNERS, POINTS, SMOOTH), OWNERS, POINTS, SMOOTH)
+    process = GaussianProcess(fit_kernel_parameters(OWNERS, POINTS, SMOOTH), OWNERS, POINTS, SMOOTH)
     mean, deviation = process.predict(POINTS)
     assert mean == pytest.approx(SMOOTH, abs=0.05)
     assert deviation.max() < 0.1
@@ -34,9 +34,9 @@ def test_it_knows_what_it_was_told_and_is_unsure_elsewhere() -> None:
 
 
 def test_it_finds_which_hyperparameter_matters() -> None:
-    scales = fit(OWNERS, POINTS, SMOOTH).scales
+    scales = fit_kernel_parameters(OWNERS, POINTS, SMOOTH).scales
     assert scales[1] > scales[0] + 1
-    process = GaussianProcess(fit(OWNERS, POINTS, SMOOTH), OWNERS, POINTS, SMOOTH)
+    process = GaussianProcess(fit_kernel_parameters(OWNERS, POINTS, SMOOTH), OWNERS, POINTS, SMOOTH)
     fresh = RNG.random((50, 3))
     truth = np.sin(6 * fresh[:, 0])
     assert np.corrcoef(process.predict(fresh)[0], truth)[0, 1] > 0.98
@@ -46,8 +46,8 @@ def test_noise_is_told_from_a_function() -> None:
     points, owner = np.linspace(0, 1, 60)[:, None], np.array([0])
     noisy = np.sin(6 * points[:, 0]) + 0.5 * RNG.normal(size=60)
     noisy = (noisy - noisy.mean()) / noisy.std()
-    assert 0.1 < math.exp(fit(owner, points, noisy).noise) < 0.8
-    assert math.exp(fit(OWNERS, POINTS, SMOOTH).noise) < 0.05
+    assert 0.1 < math.exp(fit_kernel_parameters(owner, points, noisy).noise) < 0.8
+    assert math.exp(fit_kernel_parameters(OWNERS, POINTS, SMOOTH).noise) < 0.05
 
 
 def test_one_that_believes_its_means_is_surer_and_no_wiser() -> None:
@@ -63,7 +63,7 @@ def test_one_that_believes_its_means_is_surer_and_no_wiser() -> None:
 def test_the_same_points_twice_do_not_stop_it() -> None:
     points = np.repeat(POINTS[:5], 4, axis=0)
     values = np.tile([1.0, -1.0], 10)
-    process = GaussianProcess(fit(OWNERS, points, values), OWNERS, points, values)
+    process = GaussianProcess(fit_kernel_parameters(OWNERS, points, values), OWNERS, points, values)
     assert np.isfinite(process.predict(points)[0]).all()
     assert process.predict(points)[0] == pytest.approx(np.zeros(20), abs=0.3)
 

@@ -22,7 +22,7 @@ from sweep.space.draws import Belief
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
 from sweep.store.ledger import TrialState as Record
-from sweep.store.ledger import ended
+from sweep.store.ledger import list_ended_trials
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("c", Categorical(("a", "b")))))
@@ -38,11 +38,13 @@ def outcome(number: int, params: Params) -> list[Event]:
 
 
 def earlier(points: list[Params], status: Status = Status.COMPLETED) -> list[Record]:
-    return ended(event for number, params in enumerate(points) for event in trial(number, params, status, [1.0]))
+    return list_ended_trials(
+        event for number, params in enumerate(points) for event in trial(number, params, status, [1.0])
+    )
 
 
 def random_sweep(trials: int) -> list[Record]:
-    return ended(drive(build_searcher("random", PLANE, LOSS, 5), trials, outcome))
+    return list_ended_trials(drive(build_searcher("random", PLANE, LOSS, 5), trials, outcome))
 
 
 def mean_distance(searcher: Searcher, trials: int) -> float:
@@ -229,7 +231,9 @@ def test_tpe_goes_to_where_constraints_hold_before_it_has_seen_any_that_do() -> 
 
 
 def test_past_trials_are_judged_by_the_constraints_of_today() -> None:
-    past = ended(event for number in range(3) for event in half(number, {"x": number - 1.0, "y": 0.0, "c": "a"}))
+    past = list_ended_trials(
+        event for number in range(3) for event in half(number, {"x": number - 1.0, "y": 0.0, "c": "a"})
+    )
     searcher = OptunaSearcher("tpe", PLANE, HALF, 0)
     assert searcher.learn(past) == 3
     states = [one.state for one in searcher.study().trials]

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
-from sweep.searchers.optuna_search import Method, OptunaSearcher, common
+from sweep.searchers.optuna_search import Method, OptunaSearcher, list_common_distributions
 from sweep.searchers.optuna_storage import ToldTrials
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
@@ -341,5 +341,5 @@ def test_what_trials_have_in_common_is_what_optuna_would_find(method: Method) ->
     searcher = OptunaSearcher(method, space, LOSS, 0)
     drive(searcher, 3, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
     found = optuna.search_space.intersection_search_space(searcher.study().trials)
-    assert list(common(space)) == ["a", "z"]
-    assert common(space) == {name: known for name, known in found.items() if not known.single()}
+    assert list(list_common_distributions(space)) == ["a", "z"]
+    assert list_common_distributions(space) == {name: known for name, known in found.items() if not known.single()}

@@ -12,7 +12,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from sweep.events import Params, Status, Value
-from sweep.searchers.optuna_study import StudiedTrial, axis, importance, study
+from sweep.searchers.optuna_study import StudiedTrial, axis, compute_importances, study
 from sweep.space.domains import Beta, Categorical, Domain, IntUniform, LogNormal, LogUniform, Normal, Uniform
 
 ACC = (("acc", "maximize"),)
@@ -158,32 +158,34 @@ def trials(count: int, noise: float = 0.01) -> list[tuple[Params, float]]:
 
 
 def test_what_matters_comes_first_with_shares_that_add_up() -> None:
-    found = importance(trials(300), ["idle", "kind", "rate", "inner"])
+    found = compute_importances(trials(300), ["idle", "kind", "rate", "inner"])
     assert found[0].param == "rate"
     assert abs(sum(one.share for one in found) - 1) < 1e-9
     assert all(0 <= one.low <= one.share <= one.high <= 1 for one in found)
 
 
 def test_few_trials_are_less_sure_and_fewer_than_ten_say_nothing() -> None:
-    few, many = (importance(trials(count), ["rate", "idle"])[0] for count in (12, 900))
+    few, many = (compute_importances(trials(count), ["rate", "idle"])[0] for count in (12, 900))
     assert few.high - few.low > many.high - many.low
-    assert importance(trials(9), ["rate"]) == []
-    assert importance(trials(20), []) == []
+    assert compute_importances(trials(9), ["rate"]) == []
+    assert compute_importances(trials(20), []) == []
 
 
 def test_the_same_trials_give_the_same_numbers() -> None:
-    assert importance(trials(40), ["rate", "idle"]) == importance(trials(40), ["rate", "idle"])
+    assert compute_importances(trials(40), ["rate", "idle"]) == compute_importances(trials(40), ["rate", "idle"])
 
 
 def test_values_are_near_each_other_on_the_scale_on_which_they_were_drawn() -> None:
     drawn: dict[str, Domain] = {"rate": LogUniform(1e-4, 0.1), "idle": Uniform(0, 1)}
-    assert importance(trials(40), ["rate", "idle"], drawn) == importance(trials(40), ["rate", "idle"])
-    assert importance(trials(40), ["rate", "idle"], {"rate": Uniform(0, 1)}) != importance(trials(40), ["rate", "idle"])
+    assert compute_importances(trials(40), ["rate", "idle"], drawn) == compute_importances(trials(40), ["rate", "idle"])
+    assert compute_importances(trials(40), ["rate", "idle"], {"rate": Uniform(0, 1)}) != compute_importances(
+        trials(40), ["rate", "idle"]
+    )
 
 
 def test_parameters_of_one_value_and_equal_losses() -> None:
     flat = [({"a": 1, "b": str(n)}, 0.5) for n in range(20)]
-    found = importance(flat, ["a", "b"])
+    found = compute_importances(flat, ["a", "b"])
     assert {one.param for one in found} == {"a", "b"}
 
 

@@ -17,13 +17,13 @@ from sweep.searchers.population_bandit import (
     MemberResult,
     Posterior,
     _distances,
-    choose,
-    fit,
+    choose_point,
+    compute_standing,
+    fit_kernel,
     inverted,
     observations,
     row,
     standardized,
-    standing,
 )
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform
@@ -100,10 +100,10 @@ def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
 
 def test_the_kernel_that_fits_explains_more_than_another() -> None:
     points, values = sample()
-    distances, found = _distances(points, points), fit(points, values)
-    assert found == fit(points, values)
+    distances, found = _distances(points, points), fit_kernel(points, values)
+    assert found == fit_kernel(points, values)
     assert found.cost(distances, values)[0] < Kernel(0.1, 0.9, 0.3).cost(distances, values)[0]
-    assert fit(points, np.random.default_rng(1).normal(size=120)).noise > found.noise
+    assert fit_kernel(points, np.random.default_rng(1).normal(size=120)).noise > found.noise
 
 
 def test_what_is_expected_of_pending_copies_changes_deviations_alone() -> None:
@@ -129,8 +129,8 @@ def test_a_member_that_diverged_is_the_worst_and_one_explosion_hides_nothing() -
 
 
 def test_a_standing_is_the_share_that_was_better() -> None:
-    assert [standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
-    assert standing(None, trained(1.0, 2.0)) == standing(1.0, []) == 0.5
+    assert [compute_standing(loss, trained(3.0, 1.0, None, 2.0)) for loss in (1.0, 2.0, 3.0)] == [0.0, 0.5, 1.0]
+    assert compute_standing(None, trained(1.0, 2.0)) == compute_standing(1.0, []) == 0.5
 
 
 def test_the_first_generation_counts_while_there_is_no_other() -> None:
@@ -153,15 +153,15 @@ def make(space: Space, units: Mapping[str, float]) -> Params | None:
 
 def test_the_choice_is_where_gains_were_largest_and_meets_the_constraints() -> None:
     points, values = sample()
-    model = Posterior(fit(points, values), points, values)
+    model = Posterior(fit_kernel(points, values), points, values)
     start = row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
-    free = choose(model, AXES, start, partial(make, Space(AXES)), (0, 1))
-    bound = choose(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))
+    free = choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1))
+    bound = choose_point(model, AXES, start, partial(make, Space(AXES, (Expression.parse("x > 0.6"),))), (0, 1))
     assert free is not None
     assert bound is not None
     assert free["x"] == pytest.approx(0.3, abs=0.15)
     assert 0.6 < bound["x"] < 0.75
-    assert choose(model, AXES, start, partial(make, Space(AXES)), (0, 1)) == free
+    assert choose_point(model, AXES, start, partial(make, Space(AXES)), (0, 1)) == free
     others = [row(10, 0.1, {"x": x, "y": y}, AXES) for x in np.linspace(0, 1, 30) for y in np.linspace(0, 1, 30)]
     assert model.bound(np.array([row(10, 0.1, free, AXES)])) >= model.bound(np.array(others)).max() - 1e-3
 
@@ -171,10 +171,10 @@ def test_the_choice_is_beside_the_parent_where_hardly_a_point_is_allowed() -> No
     model = Posterior(Kernel(0.3, 0.2, 0.1), points, values)
     thin = Expression.parse("abs(x - 0.9) + abs(y - 0.1) < 1e-3")
     start = row(10, 0.1, {"x": 0.9, "y": 0.1}, AXES)
-    found = choose(model, AXES, start, partial(make, Space(AXES, (thin,))), (0, 1))
+    found = choose_point(model, AXES, start, partial(make, Space(AXES, (thin,))), (0, 1))
     assert found is not None
     assert abs(found["x"] - 0.9) < 1e-3
-    assert choose(model, AXES, start, lambda units: None, (0, 1)) is None
+    assert choose_point(model, AXES, start, lambda units: None, (0, 1)) is None
 
 
 def test_choices_lie_on_the_steps_of_their_domains() -> None:
@@ -182,7 +182,7 @@ def test_choices_lie_on_the_steps_of_their_domains() -> None:
     points, values = sample(12)
     model = Posterior(Kernel(0.3, 0.2, 0.1), points, values)
     start = row(10, 0.1, {"n": 3, "rate": 0.1}, axes)
-    found = choose(model, axes, start, partial(make, Space(axes)), (0, 1))
+    found = choose_point(model, axes, start, partial(make, Space(axes)), (0, 1))
     assert found is not None
     assert isinstance(found["n"], int)
     assert 1e-3 <= found["rate"] <= 1.0

@@ -20,12 +20,12 @@ from sweep.space.domains import (
     Normal,
     Tied,
     Uniform,
-    bounds,
-    choices,
     configuration,
     contains,
+    get_domain_bounds,
     is_log,
     key,
+    list_choices,
     snap,
 )
 from sweep.space.expressions import Expression
@@ -33,7 +33,7 @@ from sweep.space.expressions import Expression
 
 @given(drawn_domains)
 def test_every_choice_is_contained_and_none_repeats(domain: Domain) -> None:
-    values = choices(domain)
+    values = list_choices(domain)
     if values is not None:
         assert all(contains(domain, value) for value in values)
         assert len({key(value) for value in values}) == len(values) > 0
@@ -68,13 +68,13 @@ def test_a_snapped_number_is_in_the_domain_and_stays_where_it_is(domain: Domain)
     ],
 )
 def test_choices(domain: Domain, values: tuple[object, ...] | None) -> None:
-    found = choices(domain)
+    found = list_choices(domain)
     assert found == values
     assert key(list(found or ())) == key(list(values or ())), "types differ"
 
 
 def test_as_many_choices_as_allowed_are_listed() -> None:
-    assert len(choices(IntUniform(1, MAX_CHOICES)) or ()) == MAX_CHOICES
+    assert len(list_choices(IntUniform(1, MAX_CHOICES)) or ()) == MAX_CHOICES
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_what_domains_do_contain() -> None:
     assert contains(Uniform(0, 2, 1), 1.0)
     assert contains(Constant([1, 2]), [1, 2])
     assert contains(Tied(Expression.parse("x")), "anything")
-    assert bounds(Normal()) == (-math.inf, math.inf)
+    assert get_domain_bounds(Normal()) == (-math.inf, math.inf)
 
 
 @pytest.mark.parametrize(

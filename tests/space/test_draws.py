@@ -21,9 +21,9 @@ from sweep.space.domains import (
     Normal,
     Tied,
     Uniform,
-    choices,
     contains,
     key,
+    list_choices,
 )
 from sweep.space.draws import count_grid, from_unit, to_unit
 from sweep.space.expressions import Expression
@@ -41,7 +41,7 @@ def test_to_unit_finds_a_number_that_draws_the_same_value(domain: Domain, u: flo
     value = from_unit(domain, u)
     back = to_unit(domain, value)
     assert 0 <= back < 1
-    if choices(domain) is not None or getattr(domain, "q", None):
+    if list_choices(domain) is not None or getattr(domain, "q", None):
         assert key(from_unit(domain, back)) == key(value)
     else:
         assert from_unit(domain, back) == pytest.approx(value, rel=1e-6, abs=1e-9)

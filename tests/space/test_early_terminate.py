@@ -18,7 +18,7 @@ from sweep.space.early_terminate import (
     NoTermination,
     Pasha,
     brackets,
-    decision_epochs,
+    compute_decision_epochs,
     default_first_rung,
 )
 
@@ -57,7 +57,7 @@ rules = st.one_of(
 
 @given(rules, st.integers(1, 200))
 def test_decisions_fall_before_the_last_epoch(rule: EarlyTermination, epochs: int) -> None:
-    decisions = decision_epochs(rule, epochs)
+    decisions = compute_decision_epochs(rule, epochs)
     assert list(decisions) == sorted(set(decisions))
     assert all(1 <= epoch < epochs for epoch in decisions)
 

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from sweep.space.early_terminate import Asha, AshaPromotion, NoTermination, decision_epochs
-from sweep.spec import Spec, parse
+from sweep.space.early_terminate import Asha, AshaPromotion, NoTermination, compute_decision_epochs
+from sweep.spec import Spec, parse_spec
 
 BASE = "trainable: m:M\nrun_cap: 30\nparameters: {a: {min: 0.0, max: 1.0}}\n"
 
 
 def sweep(text: str, base: str = BASE) -> Spec:
-    return parse(base + text, "s.yaml")
+    return parse_spec(base + text, "s.yaml")
 
 
 @pytest.mark.parametrize("method", ["", "method: auto\n"])
@@ -27,7 +27,7 @@ def test_one_metric_is_searched_by_gp_with_rungs_that_rank(method: str, epochs: 
     rule = spec.early_terminate
     assert isinstance(rule, AshaPromotion)
     assert (rule.capped, rule.min_completed, rule.eta) == (True, 3, 3)
-    assert decision_epochs(rule, epochs) == rungs
+    assert compute_decision_epochs(rule, epochs) == rungs
     assert [line.partition(",")[0] for line in spec.chosen] == ["gp", "asha_promotion"]
     assert " and ".join(map(str, rungs)) in spec.chosen[1]
 
@@ -49,7 +49,7 @@ def test_trials_that_cannot_be_compared_before_they_end_are_not_stopped(text: st
 
 def test_a_small_budget_lowers_the_first_rung() -> None:
     small, large = (sweep(f"metric: {{name: loss}}\nepochs: 54\nbudget: {{epochs: {n}}}") for n in (300, 330))
-    assert [decision_epochs(spec.early_terminate, 54)[0] for spec in (small, large)] == [2, 6]
+    assert [compute_decision_epochs(spec.early_terminate, 54)[0] for spec in (small, large)] == [2, 6]
 
 
 def test_several_metrics_are_searched_by_tpe() -> None:
@@ -73,6 +73,6 @@ def test_a_method_of_the_file_stays_and_nothing_is_chosen() -> None:
 
 def test_the_resolved_sweep_names_what_was_chosen() -> None:
     spec = sweep("metric: {name: loss}\nepochs: 27")
-    again = parse(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
+    again = parse_spec(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
     assert again == spec
     assert again.chosen == ()

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from sweep.errors import InputError
-from sweep.spec import Spec, parse
+from sweep.spec import Spec, parse_spec
 
 HEAD = "trainable: m:M\nmethod: {method}\nrun_cap: 9\nparameters:\n"
 
@@ -15,7 +15,7 @@ HEAD = "trainable: m:M\nmethod: {method}\nrun_cap: 9\nparameters:\n"
 def sweep(parameters: str, *constraints: str, method: str = "random") -> Spec:
     listed = "".join(f"  - {text!r}\n" for text in constraints)
     text = f"{HEAD.format(method=method)}  {parameters}\nconstraints:\n{listed}" if listed else ""
-    return parse(text or f"{HEAD.format(method=method)}  {parameters}\n", "s.yaml")
+    return parse_spec(text or f"{HEAD.format(method=method)}  {parameters}\n", "s.yaml")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ parameters: {val: {values: [1, 2]}}
 @pytest.mark.parametrize("name", ["val/loss", "top 5"])
 def test_an_objective_that_needs_backquotes_is_named(name: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"is read as a calculation; put the name in backquotes: `{name}`")):
-        parse(f'{TORN}constraints: ["{name} < 0.5"]\n', "s.yaml")
-    assert parse(f'{TORN}constraints: ["`{name}` < 0.5", "acc > 0.1"]\n', "s.yaml").constraints[0].names == {name}
+        parse_spec(f'{TORN}constraints: ["{name} < 0.5"]\n', "s.yaml")
+    assert parse_spec(f'{TORN}constraints: ["`{name}` < 0.5", "acc > 0.1"]\n', "s.yaml").constraints[0].names == {name}
 
 
 def test_one_point_of_a_large_finite_space_is_enough() -> None:

@@ -26,7 +26,7 @@ from sweep.space.domains import (
 )
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression
-from sweep.spec import distributions, parse
+from sweep.spec import distributions, parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS, KeyMistake, Name, ParameterBlock
 from sweep.spec.validation import Document
 
@@ -190,7 +190,7 @@ def test_what_can_never_be_met_is_noted(test: Value, domain: Domain, possible: b
 
 
 def test_a_group_passes_its_condition_on() -> None:
-    spec = parse(
+    spec = parse_spec(
         "trainable: m:M\nmethod: grid\nparameters:\n"
         "  opt: {values: [sgd, adam]}\n"
         "  n: {values: [1, 2]}\n"

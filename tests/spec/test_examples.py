@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from sweep.cli import main
 from sweep.runner.methods import METHODS
 from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
-from sweep.spec import json_schema, load
+from sweep.spec import json_schema, load_spec
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import POPULATIONS, SERVER_KEYS, SweepFile
-from sweep.spec.yaml_reader import read
+from sweep.spec.yaml_reader import parse_document
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
 SHIPPED_SCHEMA = FOLDER / "sweep.schema.json"
@@ -29,7 +29,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.rel
 
 
 def data(path: Path) -> dict[str, Any]:
-    return read(path.read_text(), str(path)).data
+    return parse_document(path.read_text(), str(path)).data
 
 
 def leaves(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -42,7 +42,7 @@ def leaves(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @each_file
 def test_parses_and_is_named_after_its_file(path: Path) -> None:
-    assert load(path, environment={}).name == path.stem
+    assert load_spec(path, environment={}).name == path.stem
 
 
 @each_file
@@ -77,7 +77,7 @@ def test_every_distribution_has_an_example() -> None:
 
 
 def test_every_method_and_rule_has_an_example() -> None:
-    specs = [load(path, environment={}) for path in FILES]
+    specs = [load_spec(path, environment={}) for path in FILES]
     assert {spec.method for spec in specs} == {*METHODS, *POPULATIONS} - {"bayes"}
     assert {type(spec.early_terminate) for spec in specs} == {
         *(NoTermination, Asha, Hyperband, Median),
@@ -86,6 +86,6 @@ def test_every_method_and_rule_has_an_example() -> None:
 
 
 def test_the_wandb_file_keeps_its_meaning() -> None:
-    spec = load(FOLDER / "examples" / "wandb.yaml", environment={})
+    spec = load_spec(FOLDER / "examples" / "wandb.yaml", environment={})
     assert spec.method == "tpe"
     assert set(spec.ignored_keys) == {"program", "project", "entity", "command"}

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from sweep.errors import InputError
-from sweep.spec import json_schema, parse
+from sweep.spec import json_schema, parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS
 
 SCHEMA = json_schema()
@@ -32,7 +32,7 @@ def objects(node: Any) -> Iterator[dict[str, Any]]:
 def accepted(data: dict[str, Any]) -> bool:
     """Whether both accept it; fails the test where one does and the other does not."""
     try:
-        parse(json.dumps(data), "s.json")
+        parse_spec(json.dumps(data), "s.json")
         parsed = True
     except InputError:
         parsed = False

@@ -11,11 +11,11 @@ import yaml
 from sweep.events import Value
 from sweep.space.early_terminate import Own
 from sweep.space.objectives import Objective
-from sweep.spec import Spec, parse, resolved
+from sweep.spec import Spec, parse_spec, resolved
 
 
 def sweep(text: str) -> Spec:
-    return parse(f"trainable: m:M\n{text}", "folder/s.yaml")
+    return parse_spec(f"trainable: m:M\n{text}", "folder/s.yaml")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_zero_that_is_written_is_no_key_that_is_left_out() -> None:
     said = "training: {data_seed: 0}\nresources: {gpus: 1, price_per_gpu_hour: 0, co2_g_per_kwh: 0}"
     spec = sweep(f"method: grid\nseed: 5\n{said}\nparameters: {{a: {{values: [1, 2]}}}}")
     assert spec.data_seed == 0
-    again = parse(json.dumps(spec.to_json_dict()), "sweep.json")
+    again = parse_spec(json.dumps(spec.to_json_dict()), "sweep.json")
     assert (again.data_seed, again.resources) == (0, spec.resources)
     assert (again.resources.price, again.resources.co2_g_per_kwh) == (0.0, 0.0)
 
@@ -92,7 +92,7 @@ def test_training_is_plain_data() -> None:
 
 def test_a_resolved_sweep_keeps_its_name_in_another_file() -> None:
     spec = sweep("method: grid\nproject: p\nparameters: {a.b: {values: [1, 2]}}")
-    again = parse(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
+    again = parse_spec(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
     assert again == spec
     assert again.name == "s"
     assert (spec.ignored_keys, again.ignored_keys) == (("project",), ())
@@ -107,7 +107,7 @@ def test_what_names_a_user_s_own_parts_is_kept() -> None:
     assert spec.method == "a.b:Search"
     assert spec.early_terminate == Own("c:Stop")
     assert type(spec.start_with[0]["x"]) is float
-    assert parse(json.dumps(spec.to_json_dict()), "s.json") == spec
+    assert parse_spec(json.dumps(spec.to_json_dict()), "s.json") == spec
 
 
 def test_a_baseline_is_whole_and_need_not_lie_in_the_space() -> None:
@@ -120,7 +120,7 @@ def test_a_baseline_is_whole_and_need_not_lie_in_the_space() -> None:
     assert spec.notes == ("baseline does not set d: the trainable's own default, if it has one",)
     assert spec.confirm is not None
     assert spec.confirm.share() == 1.505
-    assert parse(json.dumps(spec.to_json_dict()), "s.json") == spec
+    assert parse_spec(json.dumps(spec.to_json_dict()), "s.json") == spec
 
 
 def test_keys_without_an_effect_are_named() -> None:
@@ -169,11 +169,11 @@ checkpoint: {every_s: 5}
 
 
 def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
-    spec = parse(FILE, "wide.yaml")
+    spec = parse_spec(FILE, "wide.yaml")
     params: dict[str, Value] = {"x": 0.1 + 0.2, "outer.inner": "a", "y": 3}
     text = resolved.file_text(resolved.trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"])
     assert text.startswith("# A trial.\n# Two\n# lines\nname: one\n")
-    one = parse(text, "one.yaml")
+    one = parse_spec(text, "one.yaml")
     assert (one.name, one.seed, one.repeats, one.trials, one.method) == ("one", 12, 1, 1, "grid")
     assert {p.name: p.domain.value for p in one.space.parameters} == params
     for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
@@ -209,8 +209,8 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     ids=repr,
 )
 def test_every_value_comes_back(value: Value) -> None:
-    spec = parse(FILE, "wide.yaml")
-    one = parse(resolved.file_text(resolved.trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
+    spec = parse_spec(FILE, "wide.yaml")
+    one = parse_spec(resolved.file_text(resolved.trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
     (parameter,) = one.space.parameters
     found = parameter.domain.value
     assert (found, type(found)) == (value, type(value))
@@ -218,12 +218,12 @@ def test_every_value_comes_back(value: Value) -> None:
 
 @pytest.mark.parametrize("value", ["no", "On", "y", "null", "é 😀"])
 def test_a_text_is_one_to_readers_of_yaml_1_1_too(value: Value) -> None:
-    text = resolved.file_text(resolved.trial_file(parse(FILE, "wide.yaml"), {"v": value}, 0, "one"), [])
+    text = resolved.file_text(resolved.trial_file(parse_spec(FILE, "wide.yaml"), {"v": value}, 0, "one"), [])
     assert yaml.safe_load(text)["parameters"] == {"v": {"value": value}}
 
 
 def test_what_is_left_at_its_default_is_not_written(tmp_path: Path) -> None:
-    spec = parse("trainable: a:B\nmethod: random\nparameters: {x: {min: 0.0, max: 1.0}}\nrun_cap: 3", "s.yaml")
+    spec = parse_spec("trainable: a:B\nmethod: random\nparameters: {x: {min: 0.0, max: 1.0}}\nrun_cap: 3", "s.yaml")
     assert resolved.file_text(resolved.trial_file(spec, {"x": 0.5}, 0, "one"), []) == (
         'name: one\ntrainable: "a:B"\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\n'
         "parameters:\n  x: {value: 0.5}\nepochs: 10\nseed: 0\n"

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from sweep.errors import InputError
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Tied, Uniform
-from sweep.spec import Spec, load, parse
-from sweep.spec.yaml_reader import decode
+from sweep.spec import Spec, load_spec, parse_spec
+from sweep.spec.yaml_reader import decode_text
 
 HEAD = "trainable: m:M\nmethod: random\nrun_cap: 9\n"
 
 
 def domain(block: str) -> Domain:
-    return parse(f"{HEAD}parameters: {{x: {block}}}\n", "s.yaml").space.parameters[0].domain
+    return parse_spec(f"{HEAD}parameters: {{x: {block}}}\n", "s.yaml").space.parameters[0].domain
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_distributions_are_inferred_as_wandb_does(block: str, expected: Domain) 
 
 
 def test_defaults() -> None:
-    spec = parse(f"{HEAD}parameters: {{x: {{value: 1}}}}\n", "folder/my sweep.yaml")
+    spec = parse_spec(f"{HEAD}parameters: {{x: {{value: 1}}}}\n", "folder/my sweep.yaml")
     assert spec.name == "my-sweep"
     assert [(metric.name, metric.goal) for metric in spec.metrics] == [("val_loss", "minimize")]
     assert (spec.epochs, spec.repeats, spec.seed) == (10, 1, 0)
@@ -63,18 +63,18 @@ def test_defaults() -> None:
     ],
 )
 def test_the_name_of_a_wandb_sweep_names_a_folder(written: str, folder: str) -> None:
-    assert parse(f"{HEAD}name: '{written}'\nparameters: {{x: {{value: 1}}}}\n", "s.yaml").name == folder
+    assert parse_spec(f"{HEAD}name: '{written}'\nparameters: {{x: {{value: 1}}}}\n", "s.yaml").name == folder
 
 
 def test_nested_and_dotted_names_are_the_same() -> None:
-    nested = parse(f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml")
-    flat = parse(f"{HEAD}parameters: {{opt.lr: {{min: 0.1, max: 0.9}}}}\n", "s.yaml")
+    nested = parse_spec(f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml")
+    flat = parse_spec(f"{HEAD}parameters: {{opt.lr: {{min: 0.1, max: 0.9}}}}\n", "s.yaml")
     assert nested == flat
     assert [parameter.name for parameter in nested.space.parameters] == ["opt.lr"]
 
 
 def test_a_tie_is_an_expression() -> None:
-    spec = parse(f"{HEAD}parameters: {{lr: {{values: [10, 20]}}, wd: {{value: '= lr / 10'}}}}\n", "s.yaml")
+    spec = parse_spec(f"{HEAD}parameters: {{lr: {{values: [10, 20]}}, wd: {{value: '= lr / 10'}}}}\n", "s.yaml")
     tied = spec.space.parameters[1].domain
     assert isinstance(tied, Tied)
     assert tied.expression.evaluate({"lr": 20}) == 2
@@ -83,23 +83,23 @@ def test_a_tie_is_an_expression() -> None:
 def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(f"{HEAD}epochs: 3\nparameters: {{x: {{values: [1, 2]}}}}\n")
-    assert load(path, environment={}).epochs == 3
-    assert load(path, environment={"SWEEP_SET": "epochs=4 seed=5"}).epochs == 4
-    spec = load(path, ["epochs=6", "parameters.x.values.0=7"], {"SWEEP_SET": "epochs=4 seed=5"})
+    assert load_spec(path, environment={}).epochs == 3
+    assert load_spec(path, environment={"SWEEP_SET": "epochs=4 seed=5"}).epochs == 4
+    spec = load_spec(path, ["epochs=6", "parameters.x.values.0=7"], {"SWEEP_SET": "epochs=4 seed=5"})
     assert (spec.epochs, spec.seed) == (6, 5)
     assert spec.space.parameters[0].domain == Categorical((7, 2))
 
 
 def test_a_missing_file_is_the_user_s_mistake(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        load(tmp_path / "nowhere.yaml")
+        load_spec(tmp_path / "nowhere.yaml")
     with pytest.raises(InputError, match="cannot be read"):
-        load(tmp_path)
+        load_spec(tmp_path)
 
 
 def outcome(raw: bytes) -> Spec | InputError:
     try:
-        return parse(decode(raw, "s.yaml"), "s.yaml")
+        return parse_spec(decode_text(raw, "s.yaml"), "s.yaml")
     except InputError as error:
         return error
 
@@ -125,7 +125,9 @@ def test_any_bytes_give_a_sweep_or_mistakes(raw: bytes) -> None:
     ],
 )
 def test_a_goal_that_is_hardly_meant_is_noted(metric: str, notes: int) -> None:
-    spec = parse(f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n", "s.yaml")
+    spec = parse_spec(
+        f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n", "s.yaml"
+    )
     assert len(spec.notes) == notes
     assert all("minimized as in W&B" in note for note in spec.notes)
 
@@ -148,7 +150,7 @@ NOTED = {
 
 @pytest.mark.parametrize("block", NOTED)
 def test_values_that_wandb_reads_otherwise_are_noted(block: str) -> None:
-    notes = parse(f"{WITH_A_METRIC}parameters: {{{block}}}\n", "s.yaml").notes
+    notes = parse_spec(f"{WITH_A_METRIC}parameters: {{{block}}}\n", "s.yaml").notes
     assert len(notes) == bool(NOTED[block])
     if NOTED[block]:
         assert notes[0].startswith("s.yaml:5:")
@@ -161,7 +163,7 @@ def test_values_that_wandb_reads_otherwise_are_noted(block: str) -> None:
 def test_a_rule_that_never_acts_says_whether_the_file_names_the_epochs(rule: str, more: str, epochs: str) -> None:
     text = f"{WITH_A_METRIC}parameters: {{a: {{values: [1, 2]}}{more}}}\n{epochs}early_terminate: {rule}\n"
     with pytest.raises(InputError, match="can never stop a trial of 10 epochs") as caught:
-        parse(text, "s.yaml")
+        parse_spec(text, "s.yaml")
     is_default = "of 10 epochs, the default, for the file names none; write epochs:" in str(caught.value)
     assert is_default is not bool(more or epochs)
 
@@ -173,18 +175,18 @@ def test_a_rule_that_never_acts_says_whether_the_file_names_the_epochs(rule: str
 def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
     text = f"{HEAD}parameters: {{x: {{min: 0.0, max: 1.0}}}}\nseed: 4294967295\n{more}\n"
     with pytest.raises(InputError) as caught:
-        parse(text, "s.yaml")
+        parse_spec(text, "s.yaml")
     assert str(caught.value) == (
         f"s.yaml:5:7: seed: 4294967295, and the seeds of repeats and confirm count up from it to {last}; "
         "expected seeds up to 4294967295: write a smaller one"
     )
-    assert parse(text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml")
+    assert parse_spec(text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml")
 
 
 def rule_of(method: str, rule: str, epochs: int = 52) -> Spec:
     parameters = "{x: {values: [1, 2]}}" if method == "grid" else "{x: {min: 0, max: 1}}"
     text = f"trainable: m:M\nmethod: {method}\nmetric: {{name: a}}\nrun_cap: 9\nparameters: {parameters}\n"
-    return parse(f"{text}epochs: {epochs}\nearly_terminate: {rule}\n", "s.yaml")
+    return parse_spec(f"{text}epochs: {epochs}\nearly_terminate: {rule}\n", "s.yaml")
 
 
 @pytest.mark.parametrize("kind", ["asha", "asha_promotion", "pasha", "freeze_thaw", "median"])
@@ -204,7 +206,7 @@ def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind
     assert (spec.early_terminate.min_iter, spec.notes) == (1, ())
     assert rule_of(method, "{type: freeze_thaw}").early_terminate.min_iter == 6  # which predicts from its first pause
     learning = rule_of("tpe", f"{{type: {kind}}}")
-    assert parse(json.dumps(learning.to_json_dict()), "s.json") == learning
+    assert parse_spec(json.dumps(learning.to_json_dict()), "s.json") == learning
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 
 from sweep.errors import InputError
-from sweep.spec import Spec, json_schema, load, parse
+from sweep.spec import Spec, json_schema, load_spec, parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.sweep_file import SweepFile
-from sweep.spec.yaml_reader import decode, read
+from sweep.spec.yaml_reader import decode_text, parse_document
 
 SCHEMA = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = int(os.environ.get("SWEEP_FUZZ", "25"))
@@ -76,11 +76,11 @@ files = st.fixed_dictionaries(
 def understood(text: str, *assignments: str) -> Spec | InputError:
     """The sweep of a text, or its mistakes; any other exception fails the test."""
     try:
-        spec = parse(text, "fuzz.yaml", assignments)
+        spec = parse_spec(text, "fuzz.yaml", assignments)
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
-    assert assignments or SCHEMA.is_valid(read(text, "fuzz.yaml").data)  # editors mark nothing that is right
+    assert assignments or SCHEMA.is_valid(parse_document(text, "fuzz.yaml").data)  # editors mark nothing that is right
     return spec
 
 
@@ -106,7 +106,7 @@ def test_any_text(text: str) -> None:
 @given(st.binary())
 def test_any_bytes(raw: bytes) -> None:
     try:
-        text = decode(raw, "fuzz.yaml")
+        text = decode_text(raw, "fuzz.yaml")
     except InputError:
         return
     check(understood(text))
@@ -211,7 +211,7 @@ def test_the_resolved_sweep_is_a_sweep_file(data: dict[str, Any]) -> None:
     assert isinstance(spec, Spec)
     written = json.dumps(spec.to_json_dict(), allow_nan=False)
     assert SCHEMA.is_valid(json.loads(written))
-    again = parse(written, "sweep.json")
+    again = parse_spec(written, "sweep.json")
     assert again == spec
     assert json.dumps(again.to_json_dict()) == written
 
@@ -222,4 +222,4 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path: Path, size: int) -> None:
     with path.open("wb") as stream:
         stream.truncate(size)  # sparse
     with pytest.raises(InputError, match="more than 1,000,000 bytes"):
-        load(path)
+        load_spec(path)

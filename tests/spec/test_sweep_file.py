@@ -17,7 +17,7 @@ from sweep.space.early_terminate import (
     NoTermination,
     Pasha,
 )
-from sweep.spec import parse, sweep_file
+from sweep.spec import parse_spec, sweep_file
 from sweep.spec.sweep_file import EarlyTerminate
 from sweep.spec.validation import Document
 
@@ -90,7 +90,7 @@ resources: {{{resources}}}
 
 def read(more: str = "", training: str = "", resources: str = "workers: 2, servers: 1") -> list[str]:
     try:
-        parse(FILE.format(more=more, training=training, resources=resources), "s.yaml")
+        parse_spec(FILE.format(more=more, training=training, resources=resources), "s.yaml")
     except InputError as error:
         return [str(problem) for problem in error.problems]
     return []
@@ -125,7 +125,7 @@ def test_what_it_cannot_is_refused_with_the_reason(given: dict[str, str], expect
 def test_servers_are_for_a_parameter_server_alone() -> None:
     text = FILE.format(more="", training="", resources="servers: 1").replace("parameter_server", "mirrored")
     with pytest.raises(InputError, match=r"resources\.servers: 1, and training\.strategy is mirrored"):
-        parse(text, "s.yaml")
+        parse_spec(text, "s.yaml")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_servers_are_for_a_parameter_server_alone() -> None:
 )
 def test_a_rule_that_lets_trials_pause_wants_an_end_of_the_search(more: str, noted: bool) -> None:
     file = "trainable: a:B\nparameters: {a: {values: [1, 2]}}\nmetric: {name: loss}\nearly_terminate: {type: pasha}\n"
-    notes = parse(file + more, "s.yaml").notes
+    notes = parse_spec(file + more, "s.yaml").notes
     assert (
         any("without run_cap, trials that pause when the sweep ends stay interrupted" in note for note in notes)
         is noted

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweep.runner.methods import METHODS
-from sweep.spec import blocks, parse, sweep_file
+from sweep.spec import blocks, parse_spec, sweep_file
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.sweep_file import SweepFile
@@ -70,4 +70,4 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_examples_parse(block: str) -> None:
-    assert parse(block, "s.yaml").space.parameters
+    assert parse_spec(block, "s.yaml").space.parameters

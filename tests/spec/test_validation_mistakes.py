@@ -6,8 +6,8 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, dotted, flow, show
-from sweep.spec.yaml_reader import read, read_value
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, flow
+from sweep.spec.yaml_reader import parse_document, read_value
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_dotted(path: KeyPath, text: str) -> None:
     ],
 )
 def test_show(value: Value, words: str) -> None:
-    assert show(value) == words
+    assert describe_value(value) == words
 
 
 def test_show_shortens_a_long_text() -> None:
-    assert len(show("x" * 1000)) < 80
+    assert len(describe_value("x" * 1000)) < 80
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def places(document: Document) -> list[str]:
 
 
 def test_mistakes_come_in_the_order_of_the_file() -> None:
-    document = read("a: 1\nb: {c: 2}\n", "s.yaml")
+    document = parse_document("a: 1\nb: {c: 2}\n", "s.yaml")
     document.outside("--set d=1", "outside")
     document.mistake(("b", "c"), "second")
     document.mistake(("a",), "first")
@@ -67,20 +67,20 @@ def test_mistakes_come_in_the_order_of_the_file() -> None:
 
 
 def test_what_is_missing_stands_at_its_parent() -> None:
-    document = read("a: 1\nb:\n  c: 2\n", "s.yaml")
+    document = parse_document("a: 1\nb:\n  c: 2\n", "s.yaml")
     document.mistake(("b", "d"), "missing")
     assert places(document) == ["s.yaml:3:3: b.d: missing"]
 
 
 def test_what_was_set_from_outside_has_no_line() -> None:
-    document = read("a: {b: 1}\n", "s.yaml")
+    document = parse_document("a: {b: 1}\n", "s.yaml")
     document.override(("a",), "--set a={b: 2}")
     document.mistake(("a", "b"), "wrong")
     assert places(document) == ["--set a={b: 2}: a.b: wrong"]
 
 
 def test_one_place_is_wrong_once() -> None:
-    document = read("a: .inf\n", "s.yaml")
+    document = parse_document("a: .inf\n", "s.yaml")
     document.mistake(("a",), "follows from it")
     assert places(document) == ["s.yaml:1:4: .inf is not a finite number"]
 

@@ -18,8 +18,8 @@ import jsonschema
 import pytest
 
 from sweep.errors import InputError
-from sweep.spec import json_schema, parse
-from sweep.spec.yaml_reader import read
+from sweep.spec import json_schema, parse_spec
+from sweep.spec.yaml_reader import parse_document
 
 FOLDER = Path(__file__).parent / "wrong"
 REGENERATE = os.environ.get("SWEEP_REGENERATE") == "1"
@@ -55,7 +55,7 @@ class Case:
     def outcome(self) -> str:
         error = refusal(self)
         try:
-            document = read(self.file, "s.yaml")
+            document = parse_document(self.file, "s.yaml")
         except InputError:
             return str(error)
         if document.mistakes or "#!" in self.text:
@@ -67,7 +67,7 @@ class Case:
 def refusal(case: Case) -> InputError:
     """The mistakes of a case, found once for all tests."""
     with pytest.raises(InputError) as caught:
-        parse(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
+        parse_spec(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
     return caught.value
 
 

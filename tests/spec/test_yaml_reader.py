@@ -8,9 +8,9 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec import of_mapping
+from sweep.spec import make_spec
 from sweep.spec.validation import TextPosition
-from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value, resolve_1_1
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document, read_value, resolve_1_1
 
 
 @pytest.mark.parametrize(
@@ -70,42 +70,42 @@ def test_reading_values(text: str, value: Value) -> None:
 )
 def test_what_wandb_reads_otherwise(text: str, other: Value) -> None:
     assert resolve_1_1(text) == other
-    plain, quoted = read(f"a: {text}", "s.yaml"), read(f"a: '{text}'", "s.yaml")
+    plain, quoted = parse_document(f"a: {text}", "s.yaml"), parse_document(f"a: '{text}'", "s.yaml")
     assert list(plain.otherwise.values()) == ([] if other in (None, plain.data["a"]) else [(text, other)])
     assert quoted.otherwise == {}
 
 
 def test_places_count_from_one() -> None:
-    document = read("a: 1\nb:\n  - {c: 2}\n", "s.yaml")
+    document = parse_document("a: 1\nb:\n  - {c: 2}\n", "s.yaml")
     assert document.keys["b",] == TextPosition(2, 1)
     assert document.values["b", 0, "c"] == TextPosition(3, 9)
     assert document.where(TextPosition(3, 9)) == "s.yaml:3:9"
 
 
 def test_anchors_are_copied_and_merged() -> None:
-    data = read("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [{p: 4}, *x]}\nd: *x\n", "s.yaml").data
+    data = parse_document("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [{p: 4}, *x]}\nd: *x\n", "s.yaml").data
     assert data == {"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}, "c": {"p": 4, "q": 2}, "d": {"p": 1, "q": 2}}
     assert data["a"] is not data["d"]
 
 
 def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
-    assert read('"<<": 1', "s.yaml").data == {"<<": 1}
+    assert parse_document('"<<": 1', "s.yaml").data == {"<<": 1}
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
-    assert decode(b"\xef\xbb\xbfa: 1", "s.yaml") == "a: 1"
+    assert decode_text(b"\xef\xbb\xbfa: 1", "s.yaml") == "a: 1"
 
 
 def test_bytes_that_are_not_utf_8_have_a_place() -> None:
     with pytest.raises(InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"):
-        decode("a: 1\nb: é".encode("latin-1"), "s.yaml")
+        decode_text("a: 1\nb: é".encode("latin-1"), "s.yaml")
 
 
 def test_a_file_too_large_is_not_parsed() -> None:
     with pytest.raises(InputError, match="too large for a sweep file"):
-        read("#" * (MAX_SIZE_BYTES + 1), "s.yaml")
+        parse_document("#" * (MAX_SIZE_BYTES + 1), "s.yaml")
     with pytest.raises(InputError, match="too large for a sweep file"):
-        decode(b"#" * (MAX_SIZE_BYTES + 1), "s.yaml")
+        decode_text(b"#" * (MAX_SIZE_BYTES + 1), "s.yaml")
 
 
 def test_a_value_from_the_command_line_has_no_line() -> None:
@@ -120,7 +120,7 @@ def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InputError, match="merge keys expand to more than 100,000 values"):
-            read("\n".join(lines), "s.yaml")
+            parse_document("\n".join(lines), "s.yaml")
         assert tracemalloc.get_traced_memory()[1] < 60e6
     finally:
         tracemalloc.stop()
@@ -133,4 +133,4 @@ def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
 def test_what_no_file_can_hold_is_refused_from_python_as_well(value: int | str, message: str) -> None:
     given = {"trainable": "m:T", "method": "grid", "parameters": {"x": {"values": [value, 1]}}}
     with pytest.raises(InputError, match=f"api: parameters.x.values\\[0\\]: {message}"):
-        of_mapping(given, "api")
+        make_spec(given, "api")

@@ -7,7 +7,7 @@ import pytest
 from sweep.errors import InputError
 from sweep.events import Value
 from sweep.spec import yaml_reader
-from sweep.spec.yaml_reader import read
+from sweep.spec.yaml_reader import parse_document
 
 TEXT = """\
 epochs: 10
@@ -21,8 +21,8 @@ parameters:
 
 
 def changed(*assignments: str) -> dict[str, Value]:
-    document = read(TEXT, "s.yaml")
-    before = read(TEXT, "s.yaml").data
+    document = parse_document(TEXT, "s.yaml")
+    before = parse_document(TEXT, "s.yaml").data
     yaml_reader.apply_assignments(assignments, "--set", document)
     document.check()
     return {key: value for key, value in document.data.items() if value != before.get(key)}

@@ -10,7 +10,7 @@ import pytest
 
 from sweep.statistics.intervals import ALPHA
 from sweep.statistics.power import LEAST, seeds_for
-from sweep.statistics.verdicts import Verdict, compare, compare_fronts
+from sweep.statistics.verdicts import Verdict, compare_configurations, compare_fronts
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
 
@@ -21,12 +21,12 @@ def table(*means: float, seeds: int = 8, noise: float = 0.1, start: int = 0) -> 
 
 
 def told(scores: dict[int, dict[int, float]], **how: object) -> list[Verdict]:
-    return [one.verdict for one in compare(scores, **{"maximize": True, **how}).values()]
+    return [one.verdict for one in compare_configurations(scores, **{"maximize": True, **how}).values()]
 
 
 def test_the_better_the_equal_and_the_worse() -> None:
     scores = table(0.8, 0.8, 0.2, start=2)
-    found = compare(scores, maximize=True)
+    found = compare_configurations(scores, maximize=True)
     assert sorted(one.verdict for one in found.values()) == [BEST, TIES, WORSE]
     best = max((0, 1), key=lambda name: sum(scores[name].values()))
     assert found[best].verdict is BEST
@@ -53,7 +53,7 @@ def test_two_configurations_need_six_seeds(seeds: int, expected: Verdict) -> Non
 @pytest.mark.parametrize("others", [1, 2, 3, 7, 26])
 def test_six_seeds_can_tell_however_many_configurations(others: int) -> None:
     means = (0.9, *[0.1] * others)
-    below = compare(table(*means, seeds=5, noise=1e-3), maximize=True)
+    below = compare_configurations(table(*means, seeds=5, noise=1e-3), maximize=True)
     assert {one.verdict for one in below.values()} == {UNDECIDED}
     assert {one.more for one in below.values()} == {None, 1}
     assert WORSE in told(table(*means, seeds=6, noise=1e-3))
@@ -62,7 +62,7 @@ def test_six_seeds_can_tell_however_many_configurations(others: int) -> None:
 
 def test_seeds_that_would_tell_do_tell() -> None:
     few = table(0.55, 0.5, seeds=4, noise=0.05, start=3)
-    first, second = compare(few, maximize=True).values()
+    first, second = compare_configurations(few, maximize=True).values()
     more = (first.more or second.more or 0) + 4
     assert LEAST <= more < 100
     told_apart = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
@@ -72,33 +72,35 @@ def test_seeds_that_would_tell_do_tell() -> None:
 def test_only_common_seeds_are_compared() -> None:
     scores = table(0.9, 0.1, seeds=12)
     unpaired = {0: scores[0], 1: {seed + 100: score for seed, score in scores[1].items()}}
-    apart = compare(unpaired, maximize=True)[1]
+    apart = compare_configurations(unpaired, maximize=True)[1]
     assert (apart.verdict, apart.seeds, apart.p, apart.difference) == (UNDECIDED, 0, None, None)
     assert apart.undecided == "no seed in common with the best"
     some = {0: scores[0], 1: {seed + 7: score for seed, score in scores[1].items()}}
-    assert (compare(some, maximize=True)[1].seeds, told(some)) == (5, [UNDECIDED, UNDECIDED])
+    assert (compare_configurations(some, maximize=True)[1].seeds, told(some)) == (5, [UNDECIDED, UNDECIDED])
     enough = {0: scores[0], 1: {seed: score for seed, score in scores[1].items() if seed < 7}}
-    seen = compare(enough, maximize=True)[1]
+    seen = compare_configurations(enough, maximize=True)[1]
     assert (seen.seeds, seen.verdict, seen.p) == (7, WORSE, 2**-6)
     assert seen.difference == pytest.approx(np.mean([scores[1][s] - scores[0][s] for s in range(7)]))
 
 
 def test_equal_scores_tie_and_equal_differences_do_not() -> None:
     row = dict(enumerate((0.5, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7, 0.8)))
-    same = compare({"a": row, "b": dict(row)}, maximize=True)["b"]
+    same = compare_configurations({"a": row, "b": dict(row)}, maximize=True)["b"]
     assert (same.verdict, same.p, same.difference, same.more) == (TIES, 1.0, 0.0, None)
-    always = compare({"a": row, "b": {seed: score - 0.001 for seed, score in row.items()}}, maximize=True)["b"]
+    always = compare_configurations(
+        {"a": row, "b": {seed: score - 0.001 for seed, score in row.items()}}, maximize=True
+    )["b"]
     assert (always.verdict, always.p) == (WORSE, 2**-7)
 
 
 def test_one_alone_and_none() -> None:
-    assert compare({}, maximize=True) == {}
-    alone = compare({"a": {0: 1.0}}, maximize=True)["a"]
+    assert compare_configurations({}, maximize=True) == {}
+    alone = compare_configurations({"a": {0: 1.0}}, maximize=True)["a"]
     assert (alone.verdict, alone.undecided) == (UNDECIDED, "nothing to compare with")
 
 
 def test_one_seed_each_needs_so_many_more() -> None:
-    found = compare({name: {0: name / 10} for name in range(4)}, maximize=True)
+    found = compare_configurations({name: {0: name / 10} for name in range(4)}, maximize=True)
     assert {one.verdict for one in found.values()} == {UNDECIDED}
     assert found[0].more == LEAST - 1
     assert (found[0].difference, found[0].difference_low) == (pytest.approx(-0.3), None)
@@ -107,17 +109,17 @@ def test_one_seed_each_needs_so_many_more() -> None:
 def test_folds_are_no_independent_seeds() -> None:
     scores = table(0.56, 0.5, seeds=10, noise=0.03, start=5)
     assert told(scores) == [BEST, WORSE]
-    folded = compare(scores, maximize=True, folds=10)[1]
-    as_seeds = compare(scores, maximize=True)[1]
+    folded = compare_configurations(scores, maximize=True, folds=10)[1]
+    as_seeds = compare_configurations(scores, maximize=True)[1]
     assert folded.difference_high - folded.difference_low > 1.4 * (as_seeds.difference_high - as_seeds.difference_low)
     assert told(table(0.9, 0.1, seeds=10, noise=0.01), folds=10) == [BEST, WORSE]
 
 
 def test_many_seeds_and_many_configurations() -> None:
-    found = compare(table(0.9, *[0.5] * 29, seeds=20, noise=0.05), maximize=True)
+    found = compare_configurations(table(0.9, *[0.5] * 29, seeds=20, noise=0.05), maximize=True)
     assert [one.verdict for one in found.values()] == [BEST, *[WORSE] * 29]
     assert found[1].p_error is not None
-    assert len(compare(table(*[0.5] * 300, seeds=6), maximize=True)) == 300
+    assert len(compare_configurations(table(*[0.5] * 300, seeds=6), maximize=True)) == 300
 
 
 def test_a_front_has_verdicts() -> None:
@@ -147,7 +149,9 @@ def called_worse(
     rng = np.random.default_rng(0)
     for _ in range(sweeps):
         draws = NOISES[noise](rng, (len(lags), seeds)) + (-1 if maximize else 1) * np.array(lags)[:, None]
-        found = compare({at: dict(enumerate(row)) for at, row in enumerate(draws.tolist())}, maximize=maximize)
+        found = compare_configurations(
+            {at: dict(enumerate(row)) for at, row in enumerate(draws.tolist())}, maximize=maximize
+        )
         yield tuple(at for at, one in found.items() if one.verdict is WORSE)
 
 
@@ -197,7 +201,7 @@ def test_the_first_by_lucky_seeds_is_never_worse_nor_one_that_is_ahead_of_it() -
     noise = np.random.default_rng(2).normal(0, 0.01, (3, 12))
     scores = {at: {seed: easy[seed] - gap + noise[at, seed] for seed in range(12)} for at, gap in ((1, 0.0), (2, 5.0))}
     scores = {0: {seed: easy[seed] - 1.0 + noise[0, seed] for seed in range(6)}, **scores}
-    found = compare(scores, maximize=True)
+    found = compare_configurations(scores, maximize=True)
     assert found[0].verdict is BEST
     assert (found[1].verdict, found[1].difference > 0, found[2].verdict) == (TIES, True, WORSE)
 
@@ -209,7 +213,7 @@ def test_seeds_for_one_comparison_is_the_least() -> None:
 
 def test_of_a_cross_validation_each_set_is_adjusted_for_its_pairs() -> None:
     scores = table(0.9, *[0.5] * 9, seeds=10, noise=1e-2)
-    found = compare(scores, maximize=True, folds=5)
+    found = compare_configurations(scores, maximize=True, folds=5)
     beside = sorted((one for name, one in found.items() if name), key=lambda one: one.p or 0.0)
     assert {one.verdict for one in beside} == {WORSE}
     assert beside[0].p_adjusted == pytest.approx(min(beside[0].p * 45, 1.0))

@@ -10,7 +10,7 @@ from typing import Any
 from sweep import analysis
 from sweep.analysis import Outline, ranking
 from sweep.analysis.live_status import Standing
-from sweep.analysis.replay import replay
+from sweep.analysis.replay import replay_rule
 from sweep.contract import Devices
 from sweep.render.status import Frame, picture
 from sweep.runner import restoring
@@ -23,7 +23,7 @@ from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import ended
+from sweep.store.ledger import list_ended_trials
 from sweep.store.log import Log
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -40,7 +40,9 @@ def read(name: str, results: Path) -> dict[str, Any]:
             (str(row.status), row.completed, [score.mean for score in row.scores], row.params)
             for row in _rows(sweep.folder)
         ],
-        "past": [(one.params, str(one.status), one.epochs) for one in ended(store_log.read(sweep.folder.log))],
+        "past": [
+            (one.params, str(one.status), one.epochs) for one in list_ended_trials(store_log.read(sweep.folder.log))
+        ],
         "ends": _ends(sweep.folder),
         "standing": _standing(sweep.folder, sweep.spec),
         "replay": _replay(sweep.folder, sweep.spec),
@@ -51,18 +53,18 @@ def read(name: str, results: Path) -> dict[str, Any]:
 
 
 def _tables(folder: ResultsFolder) -> dict[str, object]:
-    tables = reading.read(folder)
+    tables = reading.read_tables(folder)
     return {"trials": tables.trials.to_pylist(), "metrics": tables.metrics.to_pylist()}
 
 
 def _rows(folder: ResultsFolder) -> tuple[ranking.RankedConfiguration, ...]:
-    return ranking.rank([analysis.read(folder)]).rows
+    return ranking.rank([analysis.read_sweep(folder)]).rows
 
 
 def _ends(folder: ResultsFolder) -> list[object]:
     """Of each trial how its log says that it began and ended, and its epochs."""
     found = []
-    for trial in analysis.read(folder).trials:
+    for trial in analysis.read_sweep(folder).trials:
         state, reports = restoring.history(folder, trial.trial)
         found.append((state.start.trial_id, state.end and str(state.status), sorted(reports)))
     return found
@@ -80,7 +82,7 @@ def _replay(folder: ResultsFolder, spec: Spec) -> object:
         return build_scheduler(Asha(min_iter=1, eta=2), spec.objectives[0], spec.epochs)
 
     events = list(store_log.read(folder.log))
-    return str(replay(events, spec, ("other", make), ("ran", make), orderings=20))
+    return str(replay_rule(events, spec, ("other", make), ("ran", make), orderings=20))
 
 
 def _next(folder: ResultsFolder, spec: Spec) -> object:

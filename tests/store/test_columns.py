@@ -14,7 +14,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store.tables import TableBuilder
 
 
@@ -188,7 +188,7 @@ def test_names_say_the_same_in_tables_and_in_the_check_of_a_file(metric: str, hi
     row = build([started(0), reported(0, 1, **{metric: 1.0}), reported(0, 2, **{metric: 2.0})]).trials().to_pylist()[0]
     assert row.get(f"best.{metric}") == {True: 2.0, False: 1.0, None: None}[higher]
     file = f"trainable: a:B\nmethod: grid\nparameters: {{x: {{value: 1}}}}\nmetric: {{name: {metric}}}\n"
-    assert bool(parse(file, "s.yaml").notes) == bool(higher)
+    assert bool(parse_spec(file, "s.yaml").notes) == bool(higher)
 
 
 def test_a_report_of_an_unknown_trial_is_an_error():

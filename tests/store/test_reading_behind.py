@@ -108,10 +108,10 @@ def test_any_cut_comes_out_as_the_whole(seed: int, length: int, cut: float, odd:
     events = story(seed, length, ODD if odd else USUAL)
     with tempfile.TemporaryDirectory() as folder:
         sweep = make(Path(folder), events, int(cut * len(events)))
-        assert told(reading.read(sweep)) == told(whole(sweep))
-        some = reading.read(sweep, ("epoch",)).metrics
+        assert told(reading.read_tables(sweep)) == told(whole(sweep))
+        some = reading.read_tables(sweep, ("epoch",)).metrics
         assert some.to_pylist() == whole(sweep).metrics.select(["epoch"]).to_pylist()
-        assert reading.read(sweep, ()).trials.num_rows == whole(sweep).trials.num_rows
+        assert reading.read_tables(sweep, ()).trials.num_rows == whole(sweep).trials.num_rows
 
 
 @settings(deadline=None, max_examples=60)
@@ -182,7 +182,7 @@ FAILED_AND_TRIED_AGAIN = [
 def test_a_trial_that_had_ended_and_goes_on_takes_the_whole_log(tmp_path: Path) -> None:
     sweep = make(tmp_path, FAILED_AND_TRIED_AGAIN, 2)
     assert caught_up(sweep, _stored(sweep)) is None
-    assert told(reading.read(sweep)) == told(whole(sweep))
+    assert told(reading.read_tables(sweep)) == told(whole(sweep))
 
 
 @pytest.mark.parametrize("cut", [3, 4])
@@ -211,7 +211,7 @@ def test_tables_go_on_only_in_the_log_that_they_were_made_of(tmp_path: Path, cha
 def _stored(sweep: ResultsFolder) -> Tables:
     """What is in the files."""
     with reading.ExitStack() as stack:
-        files = reading._opened(sweep, stack)
+        files = reading._open_tables(sweep, stack)
         history = reading._written(files, sweep)
         assert history is not None
-        return reading._stored(files, sweep, history, None)
+        return reading._read_stored(files, sweep, history, None)

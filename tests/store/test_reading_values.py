@@ -7,14 +7,16 @@ import math
 import pyarrow as pa
 from tales import started, written
 
-from sweep.store.reading import columns, numbers, read
+from sweep.store.reading import numbers, read_columns, read_tables
 
 
 def test_columns_have_their_parameters_back(tmp_path):
     events = [started(0), started(1, {"layers": "nan", "learning_rate": math.inf})]
     folder = written(tmp_path, "first", events)
     for _ in ("from the files", "from the log"):
-        found = columns(read(folder).trials, ["param.layers", "param.learning_rate", "param.optimizer", "nowhere"])
+        found = read_columns(
+            read_tables(folder).trials, ["param.layers", "param.learning_rate", "param.optimizer", "nowhere"]
+        )
         assert found == {
             "param.layers": [[8, 4], "nan"],
             "param.learning_rate": [0.001, math.inf],

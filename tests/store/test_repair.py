@@ -13,7 +13,7 @@ from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.repair import repair
+from sweep.store.repair import repair_log
 
 
 def started(trial: int) -> TrialStarted:
@@ -50,7 +50,7 @@ def lines(events: list[Event]) -> list[bytes]:
 def test_a_whole_log_is_left_alone(folder: ResultsFolder) -> None:
     folder.log.write_bytes(b"".join(lines(WHOLE)))
     before = folder.log.stat()
-    done = repair(folder)
+    done = repair_log(folder)
     assert (done.kept, done.losses, done.original) == (len(WHOLE), (), None)
     assert folder.log.stat() == before
 
@@ -63,7 +63,7 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
     way_out = rf"log.jsonl:4: damaged record.*; keep what can be read with: python -m sweep repair {folder.path}"
     with pytest.raises(StoreError, match=way_out):
         list(store_log.read(folder.log))
-    done = repair(folder)
+    done = repair_log(folder)
     assert done.original is not None
     assert done.original.read_bytes() == hole
     kept = list(store_log.read(folder.log))
@@ -73,15 +73,15 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
         "line 4: some bytes are no record"
     ] * 2
     assert done.losses[2:] == tuple(f"line {n}: trial 1 was never started" for n in range(5, 11))
-    read = reading.read(folder)
+    read = reading.read_tables(folder)
     assert (read.trials.num_rows, read.metrics.num_rows) == (1, 1)
-    assert repair(folder).losses == ()
+    assert repair_log(folder).losses == ()
 
 
 def test_records_that_zeros_have_joined_are_parted(folder: ResultsFolder) -> None:
     content = b"".join([*lines(WHOLE[:3])[:2], bytes(100), *lines(WHOLE)[2:4], bytes(50), b"\n", *lines(WHOLE)[4:]])
     folder.log.write_bytes(content)
-    done = repair(folder)
+    done = repair_log(folder)
     assert list(store_log.read(folder.log)) == WHOLE
     assert done.losses == ("line 5: 50 bytes are no record",)
 
@@ -89,7 +89,7 @@ def test_records_that_zeros_have_joined_are_parted(folder: ResultsFolder) -> Non
 def test_lost_epochs_and_trials_are_told(folder: ResultsFolder) -> None:
     left = [WHOLE[0], started(0), reported(0, 1), reported(0, 4), ended(0), ended(0), started(3), started(3)]
     folder.log.write_bytes(b"".join(lines(left)) + b'{"event":"epoch')
-    assert repair(folder).losses == (
+    assert repair_log(folder).losses == (
         "line 4: before it, epochs 2 to 3 of trial 0 are missing",
         "line 6: trial 0 has ended before",
         "line 8: trial 3 was started before",
@@ -104,11 +104,11 @@ def test_a_log_of_another_version_is_refused_and_left_alone(folder: ResultsFolde
     content = b"".join(lines(WHOLE[:2])) + b"\n" + b'{"event":"trial_paused","trial":0}\n'
     folder.log.write_bytes(content)
     with pytest.raises(StoreError, match=r"log.jsonl:4: unknown event 'trial_paused'"):
-        repair(folder)
+        repair_log(folder)
     assert folder.log.read_bytes() == content
     assert not list(folder.path.glob("*.damaged-*"))
 
 
 def test_a_log_in_use_is_not_repaired(folder: ResultsFolder) -> None:
     with Log(folder.log), folder.lock(), pytest.raises(Exception, match="is being run by"):
-        repair(folder)
+        repair_log(folder)

@@ -8,12 +8,12 @@ from tales import STORY, build, started, written
 
 from sweep.store import reading, tables
 from sweep.store.log import Log
-from sweep.store.reading import read
+from sweep.store.reading import read_tables
 
 
 def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
     folder = written(tmp_path, "first", STORY)
-    fresh = read(folder)
+    fresh = read_tables(folder)
     assert fresh.history.ended == "finished"
     for table, derived in ((fresh.trials, build(STORY).trials()), (fresh.metrics, build(STORY).metrics())):
         assert str(table.to_pylist()) == str(derived.to_pylist())  # as text, for NaN
@@ -22,16 +22,16 @@ def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
     with Log(folder.log) as log:
         log.append([started(2)])
     files = {path: path.read_bytes() for path in (folder.trials, folder.metrics, folder.log)}
-    assert read(folder).trials.num_rows == 3
+    assert read_tables(folder).trials.num_rows == 3
     assert {path: path.read_bytes() for path in files} == files  # reading writes nothing
     folder.trials.write_bytes(b"not Parquet")
-    assert read(folder).trials.num_rows == 3
+    assert read_tables(folder).trials.num_rows == 3
     folder.trials.write_bytes(files[folder.trials])
     folder.log.unlink()
-    assert read(folder).trials.num_rows == 2  # only the files are left
+    assert read_tables(folder).trials.num_rows == 2  # only the files are left
     folder.log.write_bytes(log_before)
     folder.metrics.unlink()
-    assert read(folder).metrics.num_rows == 3
+    assert read_tables(folder).metrics.num_rows == 3
 
 
 def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
@@ -47,25 +47,25 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
         return history
 
     monkeypatch.setattr(reading, "_written", replaced_after)
-    assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
+    assert [table.num_rows for table in (read_tables(folder).trials, build(STORY).trials())] == [2, 2]
 
 
 def test_tables_of_an_earlier_version_that_do_not_name_nulls_are_made_of_the_log(tmp_path, monkeypatch):
     story = [started(0, {"a": None, "b": 1}), started(1, {"a": 2})]
     folder = written(tmp_path, "first", story)
-    stored = read(folder)
+    stored = read_tables(folder)
     trials = stored.trials.drop_columns(["null_params"])
     tables.write(folder, replace(stored, trials=trials, history=replace(stored.history, layout=0)))
-    assert read(folder).trials["null_params"].to_pylist() == ['["a"]', None]
+    assert read_tables(folder).trials["null_params"].to_pylist() == ['["a"]', None]
     folder.log.unlink()
-    assert read(folder).trials.num_rows == 2  # only the files are left
+    assert read_tables(folder).trials.num_rows == 2  # only the files are left
 
 
 def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):
     folder = written(tmp_path, "first", STORY)
     for _ in ("from the files", "from the log"):
-        assert read(folder, ("epoch", "nowhere")).metrics.column_names == ["epoch"]
-        assert read(folder, ()).metrics.column_names == []
+        assert read_tables(folder, ("epoch", "nowhere")).metrics.column_names == ["epoch"]
+        assert read_tables(folder, ()).metrics.column_names == []
         folder.trials.unlink(missing_ok=True)
 
 
@@ -73,7 +73,7 @@ def test_files_of_another_log_of_the_same_length_are_not_taken_for_its(tmp_path)
     folder = written(tmp_path, "first", STORY)
     log = folder.log.read_bytes()
     folder.log.write_bytes(log.replace(b'"loss is nan"', b'"loss is inf"'))
-    reasons = read(folder).trials["status_reason"].to_pylist()
+    reasons = read_tables(folder).trials["status_reason"].to_pylist()
     assert reasons == ["", "loss is inf"]
 
 
@@ -82,4 +82,4 @@ def test_files_of_an_earlier_version_are_still_read(tmp_path, monkeypatch):
     folder = written(tmp_path, "first", STORY)
     monkeypatch.undo()
     folder.log.write_bytes(folder.log.read_bytes().replace(b'"loss is nan"', b'"loss is inf"'))
-    assert read(folder).trials["status_reason"].to_pylist() == ["", "loss is nan"]
+    assert read_tables(folder).trials["status_reason"].to_pylist() == ["", "loss is nan"]

@@ -14,7 +14,7 @@ from sweep.events import (
     EpochReported,
     Event,
 )
-from sweep.store.reading import read
+from sweep.store.reading import read_tables
 
 GOLDEN_TRIALS = """
 sweep: string
@@ -180,7 +180,7 @@ def test_pandas_duckdb_and_polars_read_both_files(tmp_path):
 def test_tables_of_two_sweeps_concatenate(tmp_path):
     first = written(tmp_path, "first", STORY)
     second = written(tmp_path, "second", [started(0, {"learning_rate": 1, "depth": 3}), reported(0, 1, auc=0.5)])
-    both = pa.concat_tables([read(first).trials, read(second).trials], promote_options="permissive")
+    both = pa.concat_tables([read_tables(first).trials, read_tables(second).trials], promote_options="permissive")
     assert both["param.learning_rate"].to_pylist() == [1e-3, 1e-3, 1.0]
     assert both["metric.auc"].to_pylist() == [None, None, 0.5]
     frames = [pd.read_parquet(folder.trials) for folder in (first, second)]

@@ -7,7 +7,7 @@ import pytest
 
 from sweep import contract
 from sweep.runner import planning
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from sweep.store import sweep_info
 from sweep.store.sweep_info import parse_mig_devices, provenance
 
@@ -74,10 +74,10 @@ def test_gpus_are_those_that_cuda_shows(tmp_path, monkeypatch, setting, shown):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
     assert [one["name"] for one in sweep_info.gpus()] == list(shown)
     assert provenance(tmp_path)["gpus"] == sweep_info.gpus()
-    spec = parse(
+    spec = parse_spec(
         "trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}\nresources: {cpus: 0.01, gpus: 1}", "s.yaml"
     )
-    assert planning.plan(spec, None, planning.Basis()).concurrent == (len(shown) or None)
+    assert planning.make_plan(spec, None, planning.Basis()).concurrent == (len(shown) or None)
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_cores_and_memory_are_what_a_container_is_given(tmp_path, monkeypatch, f
 
 def test_a_plan_counts_the_cores_to_which_the_process_is_bound(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
-    spec = parse("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml")
-    assert planning.plan(spec, None, planning.Basis()).concurrent == 1
+    spec = parse_spec("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml")
+    assert planning.make_plan(spec, None, planning.Basis()).concurrent == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from small import assignment, train
 
-from sweep.spec import parse
+from sweep.spec import parse_spec
 from trainables.digits_cnn import DigitsCNN
 from trainables.keras_trainable import KerasTrainable
 
@@ -35,7 +35,7 @@ def test_an_example_of_the_page_trains(block: str) -> None:
 @pytest.mark.parametrize("block", YAML)
 def test_parameters_of_the_page_are_read(block: str) -> None:
     text = HEAD + block + ("" if "epochs: " in block.splitlines()[-1] else "epochs: 1\n") + "run_cap: 2\n"
-    assert parse(text, "page").space.parameters
+    assert parse_spec(text, "page").space.parameters
 
 
 def test_the_page_names_every_optimizer() -> None:

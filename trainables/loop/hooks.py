@@ -139,7 +139,7 @@ class AuthorHooks:
         before = attributes.kept_by(self._author, self._own)
         with self._hp.recording(self._reads):
             yield
-        for name in attributes.changed(before, attributes.kept_by(self._author, self._own)):
+        for name in attributes.find_changed_names(before, attributes.kept_by(self._author, self._own)):
             raise Refused(
                 f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
                 f"self.memory[{name!r}] (a plain value) or in a variable"

@@ -124,7 +124,7 @@ class AuthorData:
         if cut == trial_parts.WHOLE:
             refusals.check_unjudged(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
-            settings.write(held.settings)
+            settings.apply_settings(held.settings)
             if held.folder is not None and held.folder.is_dir():
                 os.chdir(held.folder)
         else:
@@ -224,12 +224,12 @@ class AuthorData:
             parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
-        were, was_in, cached_before = settings.read(), Path.cwd(), modules.cached_results(author)
+        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.cached_results(author)
         with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
 
             def left_anywhere() -> set[str]:
-                present = settings.read(settings.OF_LIBRARIES)
-                return left() | {*settings.changed(were, present)}
+                present = settings.read_settings(settings.OF_LIBRARIES)
+                return left() | {*settings.find_changed_settings(were, present)}
 
             data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
@@ -240,7 +240,7 @@ class AuthorData:
             recorder.absorb(read_by_data)
         self.bare = attributes.kept(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None
-        left_set = settings.changed(were, settings.read())
+        left_set = settings.find_changed_settings(were, settings.read_settings())
         return Loaded(
             placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set, gone
         )

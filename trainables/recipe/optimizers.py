@@ -71,7 +71,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
     given = _given(hp, kind, but=(*LIVE, *DECAYS))
     for arg, value in given.items():
-        standard_hyperparameters.check(arg, value)
+        standard_hyperparameters.check_standard_value(arg, value)
     optimizer = _made(name, kind, given)
     for arg in arguments(kind):
         if arg in LIVE and arg in hp:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from sweep.state import values
-from sweep.state.pristine import Traces, changed
+from sweep.state.pristine import Traces, find_changed_names
 
-__all__ = ["as_left", "changed", "kept", "kept_by", "replace_attributes"]
+__all__ = ["as_left", "find_changed_names", "kept", "kept_by", "replace_attributes"]
 
 
 def kept(author: object, own: frozenset[str]) -> dict[str, object]:

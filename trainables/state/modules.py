@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from sweep.author_code import OWN_PACKAGES, is_author_file
-from sweep.state.homes import Home, used
+from sweep.state.homes import Home, list_used_names
 
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
@@ -23,7 +23,7 @@ def find_homes(author: object) -> list[Home]:
     found: dict[int, Home] = {}
     for kind in _kinds(author):
         around = _around(kind)
-        only = used(kind, around) if kind.__module__ == "__main__" else None
+        only = list_used_names(kind, around) if kind.__module__ == "__main__" else None
         whole = Home(kind.__module__, around, only=only)
         for home in (Home(kind.__qualname__, kind), whole, *whole.classes()):
             found.setdefault(id(home.owner), home)

@@ -18,7 +18,7 @@ import numpy as np
 
 from sweep.state import homes, imports, settings, trials, values
 from sweep.state.homes import Home
-from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, changed, moving, traces
+from sweep.state.pristine import SHOWN, NotPutBack, Pristine, Traces, find_changed_names, moving, traces
 from trainables.state import modules
 
 __all__ = ["NotPutBack"]
@@ -71,7 +71,7 @@ class AuthorSurroundings:
 
             def left() -> set[str]:
                 present = self._homes(author)
-                names = moving.without(present, changed(before, traces(present)))
+                names = moving.without(present, find_changed_names(before, traces(present)))
                 for pristine, some in self._by_kind(present):
                     names -= pristine.unmoved(some, names)
                 mine = {name for name in names if name.startswith("self.")}
@@ -116,7 +116,7 @@ class LeftValues:
     def have(self) -> None:
         """Put these values into the modules, in place of what other methods have left, for their program."""
         put_back_made()
-        settings.write(self.settings)
+        settings.apply_settings(self.settings)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
         names = {f"{home.name}.{name}" for home, name, _ in self._left}
         pristine = Pristine()
@@ -157,7 +157,7 @@ def making(author: object) -> Iterator[LeftValues]:
     trial may read it.
     """
     put_back_made()
-    pristine, made, were = Pristine(), LeftValues(), settings.read()
+    pristine, made, were = Pristine(), LeftValues(), settings.read_settings()
     pristine.take(modules.find_homes(author))
     with _imported(author, pristine.take):
         try:
@@ -168,7 +168,7 @@ def making(author: object) -> Iterator[LeftValues]:
             names -= pristine.unmoved(homes, names)
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
-            made.settings = settings.changed(were, settings.read())
+            made.settings = settings.find_changed_settings(were, settings.read_settings())
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
 
 
@@ -181,7 +181,7 @@ def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
 @contextmanager
 def _imported(author: object, heard: Callable[[list[Home]], None]) -> Iterator[None]:
     """Pass the author's modules that are imported inside the block to ``heard``, right after their import."""
-    with imports.heard(_teller(author, heard)):
+    with imports.listen_to_imports(_teller(author, heard)):
         yield
 
 
@@ -228,7 +228,7 @@ class Trials:
 
 def end_trial() -> None:
     """Restore the author's modules to the state that the trial of this process found."""
-    trials.end()
+    trials.restore_names()
     put_back_made()
 
 
@@ -250,7 +250,7 @@ class Left:
 
     def state(self) -> dict[str, Any]:
         """Return the changes for a checkpoint, as JSON."""
-        names = moving.without(modules.find_homes(self._author), changed(self._traces, self._present()))
+        names = moving.without(modules.find_homes(self._author), find_changed_names(self._traces, self._present()))
         present = {full: value for full, value in self._values().items() if full in names}
         kept = {full: value for full, value in present.items() if _is_json_value(value)}
         drawn = {full: _state_of(value) for full, value in present.items() if _state_of(value)}
@@ -270,7 +270,7 @@ class Left:
             for name, generator in home.data().items():
                 if f"{home.name}.{name}" in state["generators"]:
                     values.put_generator(generator, state["generators"][f"{home.name}.{name}"])
-        settings.write(state["settings"])
+        settings.apply_settings(state["settings"])
         lost = ", ".join(state["lost"][:SHOWN])
         return (
             f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"

@@ -200,7 +200,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def _may(self, use: ray_private_api.Use, controller: Any) -> bool:
         """Return whether a controller has the private names of a feature; if not, this is said once."""
         if use not in self._usable:
-            self._usable[use] = ray_private_api.usable(use, self._notice, controller)
+            self._usable[use] = ray_private_api.is_usable(use, self._notice, controller)
         return self._usable[use]
 
 
@@ -231,7 +231,7 @@ class DriverStopper(_NotSaved, Stopper):
 
 def silence(say: Callable[[str], None]) -> list[Any]:
     """Return callbacks that replace Tune's printer of results, which keeps every trial even if it prints nothing."""
-    if not ray_private_api.usable(ray_private_api.SILENCE, say):
+    if not ray_private_api.is_usable(ray_private_api.SILENCE, say):
         return []
 
     class Silence(ray_private_api.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
@@ -274,7 +274,7 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
     Tune of Ray 2.60 expects two kinds of errors from a worker; this third one would end all trials. The name that its
     modules use for the first kind is changed to mean both.
     """
-    if ray_private_api.usable(ray_private_api.MEMORY_KILLS, say):
+    if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
             ray_private_api.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
 
@@ -284,7 +284,7 @@ def count_no_callbacks(say: Callable[[str], None]) -> None:
 
     The count is for Ray's usage reports, which are off.
     """
-    if ray_private_api.usable(ray_private_api.TAGGING, say):
+    if ray_private_api.is_usable(ray_private_api.TAGGING, say):
         ray_private_api.module("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
 
 
@@ -294,7 +294,7 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
     Tune of Ray 2.60 gives its actors environment variables, such as those of cloud storage, for which Ray starts other
     processes. On one machine, workers inherit all of the driver's variables anyway.
     """
-    if not ray_private_api.usable(ray_private_api.WAITING_PROCESSES, say):
+    if not ray_private_api.is_usable(ray_private_api.WAITING_PROCESSES, say):
         return
 
     class Plain:
@@ -311,7 +311,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
     Tune creates an actor class with `options`, to which the name is added. Session and number make the name unique in
     the cluster, whatever the namespace.
     """
-    if not ray_private_api.usable(ray_private_api.NAMED_WORKERS, say):
+    if not ray_private_api.is_usable(ray_private_api.NAMED_WORKERS, say):
         return
     controller = ray_private_api.module("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
@@ -363,7 +363,7 @@ class DriverClock(Callback):
             if trial.is_finished() or not doomed & set(self._workers.of(trial)):
                 continue
             if (
-                ray_private_api.usable(ray_private_api.KILLING, self._notice, trial)
+                ray_private_api.is_usable(ray_private_api.KILLING, self._notice, trial)
                 and trial.temporary_state.ray_actor is not None
             ):
                 ray.kill(trial.temporary_state.ray_actor)  # to Tune it is a lost worker
@@ -413,5 +413,5 @@ class Publisher(Callback):
             sweep_status = replace(sweep_status, left_s=None)
         self._gauges.set(sweep_status, self._driver.running, self._room())
         if self._page is not None:
-            line, words = dashboard.words(sweep_status)
+            line, words = dashboard.describe_status(sweep_status)
             self._page.show(status, f"{why}; {line}" if why else line, words)

@@ -34,7 +34,7 @@ from sweep.backends.ray_tune.cluster import (
     ConcurrencyLimits,
     WaitsForRoom,
     anybody_waits,
-    share,
+    count_allowed_trials,
 )
 from sweep.backends.ray_tune.dashboard import Drivers
 from sweep.backends.ray_tune.trial_actor import TrialWorker
@@ -84,7 +84,7 @@ class RayTune:
 
     def __post_init__(self) -> None:
         self._sharing = None
-        allowed = partial(share, max_share=self.max_share)
+        allowed = partial(count_allowed_trials, max_share=self.max_share)
         bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._part(fits)))
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, ConcurrencyLimits(self.most, allowed))
@@ -99,7 +99,7 @@ class RayTune:
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
             self._sharing = ClusterSharing(Drivers().look, anybody_waits)
         try:
-            run(self, replace(self.job, given=None), driver, self._sharing)
+            train_trials(self, replace(self.job, given=None), driver, self._sharing)
         finally:
             if self._sharing is not None:
                 self._sharing.close()
@@ -113,7 +113,7 @@ class RayTune:
         return fits if self._sharing is None else self._sharing(fits)
 
 
-def run(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
+def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
     """Train all trials that the driver hands out with Ray Tune."""
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
@@ -130,7 +130,11 @@ def run(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | No
         {} if backend._given is None else {"given": backend._given}
     )
     workers = Workers(job.together)
-    with worker_exits.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with (
+        worker_exits.make_exits_folder(job),
+        _publish_end(published),
+        tempfile.TemporaryDirectory(prefix="sweep-") as scratch,
+    ):
         tune.run(
             TrialWorker,
             name=job.sweep,
@@ -151,7 +155,7 @@ def run(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | No
 
 
 @contextmanager
-def _told(published: Sequence[Publisher]) -> Iterator[None]:
+def _publish_end(published: Sequence[Publisher]) -> Iterator[None]:
     """Publish how the block ended, with or without an error."""
     error: BaseException | None = None
     try:

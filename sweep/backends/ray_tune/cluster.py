@@ -27,7 +27,7 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import Driving, JobPage
 from sweep.backends.ray_tune.nodes import Node
-from sweep.contract import Devices, cpus, parts
+from sweep.contract import Devices, count_parts, cpus
 from sweep.errors import InputError, first_line
 from sweep.store.object_store import repeat
 from sweep.text import counted, printable
@@ -154,11 +154,11 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Return a context manager for using a job's results folder on all nodes, see `nodes.shared`.
+        """Return a context manager for using a job's results folder on all nodes, see `nodes.share_results_folder`.
 
         A local Ray uses the driver's own folder, so nothing needs to be done.
         """
-        return nullcontext() if self.local else nodes.shared(job, devices)
+        return nullcontext() if self.local else nodes.share_results_folder(job, devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,12 +191,12 @@ def connect(
     if there_already:
         joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
     elif address:
-        joined = _joined(address, say, start.about)
+        joined = _join_cluster(address, say, start.about)
     else:
-        joined = _started(simulated_gpus, say, start)
+        joined = _start_ray(simulated_gpus, say, start)
     with _hushed(say), joined:
         context = ray.get_runtime_context()
-        if ray_private_api.usable(ray_private_api.LOGS, say, context):
+        if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         own = address is None and not there_already
@@ -238,10 +238,10 @@ def _connected(address: str | None, simulated_gpus: int | None) -> AbstractConte
 
 
 @contextmanager
-def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
+def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
     _knock(address)
     try:
-        config = None if _is_client(address) else _described(about)
+        config = None if _is_client(address) else _make_job_config(about)
         context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         what = f"{address!r}: {first_line(error)}"
@@ -255,38 +255,38 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 
 
 @contextmanager
-def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
+def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
     dashboard.protect_token()
     with (
-        ray_folder.usable(say),
+        ray_folder.ensure_usable_folder(say),
         local_ray.own_machine(say),
         local_ray.hastened(say, start.meanwhile) as end_starting,
         local_ray.patient(say),
     ):
         try:
-            with start.ahead or nullcontext(), _told():
+            with start.ahead or nullcontext(), _report_failed_start():
                 ray.init(
                     address="local",
                     num_cpus=cpus(),
                     num_gpus=simulated_gpus,
-                    job_config=_described(start.about),
+                    job_config=_make_job_config(start.about),
                     include_dashboard=True,
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,
                     logging_level="ERROR",
                 )
-            if ray_private_api.usable(ray_private_api.WATCH, say):
+            if ray_private_api.is_usable(ray_private_api.WATCH, say):
                 _watch(over, start.lost)
             yield
         finally:
             end_starting()
             over.set()
-            _end(say)
+            _shut_down_ray(say)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _report_failed_start() -> Iterator[None]:
     """Raise InputError, which prints as one line, if Ray's node does not start; Ray raises plain exceptions then."""
     try:
         yield
@@ -297,7 +297,7 @@ def _told() -> Iterator[None]:
         raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
 
 
-def _described(about: Mapping[str, str] | None) -> JobConfig | None:
+def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
     return JobConfig(metadata=dict(about)) if about else None
 
 
@@ -319,9 +319,9 @@ def _knock(address: str) -> None:
         ) from error
 
 
-def _end(say: Callable[[str], None]) -> None:
+def _shut_down_ray(say: Callable[[str], None]) -> None:
     """Shut down a local Ray. Kill helper processes, which save nothing: Ray would wait a second for each."""
-    if ray.is_initialized() and ray_private_api.usable(ray_private_api.FASTER_END, say):
+    if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.module("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
         for process in aside:
@@ -351,12 +351,12 @@ PATIENCE_S = 10.0
 """Seconds before a sweep says that it is waiting."""
 
 
-def share(fits: int, max_share: float | None) -> int:
+def count_allowed_trials(fits: int, max_share: float | None) -> int:
     """Return how many trials a sweep may run at once, given how many fit: ``max_share`` of them, but at least one."""
-    return fits if max_share is None else max(parts(max_share * fits, 1), 1)
+    return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
-def part(fits: int, user: str, others: Sequence[Driving]) -> int:
+def count_trials_of_user(fits: int, user: str, others: Sequence[Driving]) -> int:
     """Return how many of the trials that fit a user's sweep may run while others wait: at least one.
 
     Parts are rounded up, so that no room is left unused.
@@ -385,7 +385,7 @@ class ClusterSharing:
 
     def __call__(self, fits: int) -> int:
         """Return how many of the trials that fit may run at once now."""
-        return part(fits, self._user, self.others) if self._contested else fits
+        return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
 
 
 def anybody_waits() -> bool:

@@ -42,7 +42,7 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 
 def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
     """Return the metadata with which this driver must connect to have a page; empty if it cannot have one."""
-    if not ray_private_api.usable(ray_private_api.JOB_PAGE, say):
+    if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
     return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": user()}
@@ -65,7 +65,7 @@ class JobPage:
 
         ``shared``: other drivers use the same Ray.
         """
-        submitted = _submitted()
+        submitted = _get_submitted_name()
         self._adds = submitted is not None
         self._key = f"{PREFIX}{submitted or about[POINTER]}"
         self._about = {name: value for name, value in about.items() if name != POINTER}
@@ -129,10 +129,10 @@ class JobPage:
             theirs = found.get("metadata") or {}
             message = record["message"] if found.get("status") == RUNNING else found.get("message")
             record = {**found, "message": message, "metadata": {**theirs, **record["metadata"]}}
-        _put(self._key, record)
+        _put_record(self._key, record)
 
 
-def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
+def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
     """Return the status of a sweep as one line and as metadata."""
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
@@ -190,7 +190,7 @@ def give_up_lost_ones() -> None:
     for key, record, alive in _pages():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
-            _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+            _put_record(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 
 
 def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
@@ -218,12 +218,12 @@ def _get(key: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
+def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
     kv = ray_private_api.module("ray.experimental.internal_kv")
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 
 
-def _submitted() -> str | None:
+def _get_submitted_name() -> str | None:
     """Return the name of the job that this process was submitted as; None if it was not."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))
@@ -256,7 +256,7 @@ class DashboardGauges:
     """Sets the gauges of one session of a sweep, which takes some microseconds each."""
 
     def __init__(self, sweep: str, session: str) -> None:
-        self._tags = {"sweep": plain(sweep), "session": plain(session)}
+        self._tags = {"sweep": convert_to_ascii(sweep), "session": convert_to_ascii(session)}
         self._gauges: dict[str, Any] = {
             name: Gauge(name, description, tag_keys=(*self._tags, *more))
             for name, (description, more) in GAUGES.items()
@@ -269,7 +269,7 @@ class DashboardGauges:
         self._set("sweep_trials_planned", status.total)
         self._set("sweep_epochs_trained", status.epochs)
         self._set("sweep_epochs_per_second", status.epochs_per_s)
-        self._set("sweep_best_objective", status.best, metric=plain(status.metric), goal=status.goal)
+        self._set("sweep_best_objective", status.best, metric=convert_to_ascii(status.metric), goal=status.goal)
         self._set("sweep_seconds_left", status.left_s)
         self._set("sweep_workers", slots)
         self._set("sweep_workers_busy", busy)
@@ -280,7 +280,7 @@ class DashboardGauges:
             self._gauges[name].set(value, {**self._tags, **tags})
 
 
-def plain(text: str) -> str:
+def convert_to_ascii(text: str) -> str:
     """Return a tag's value in ASCII, because Ray raises an error for anything else."""
     return encodable(text, "ascii")
 

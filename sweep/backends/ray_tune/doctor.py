@@ -78,7 +78,7 @@ def resources() -> dict[str, float]:
     return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
 
 
-def between_nodes(timeout_s: float) -> dict[str, Any]:
+def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     """Return the number of nodes and the results of each pair."""
     there = [node for node in nodes.alive() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
@@ -91,7 +91,7 @@ def between_nodes(timeout_s: float) -> dict[str, Any]:
 def main(address: str, *timeout_s: str) -> None:
     """Join the cluster, print what was asked for, and leave."""
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    found = between_nodes(*map(float, timeout_s)) if timeout_s else resources()
+    found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else resources()
     ray.shutdown()
     sys.stdout.write(json.dumps(found) + "\n")
 

@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
-from sweep.backends.ray_tune.rank import CallResult, TrialRank, of_epoch, ready, told
+from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, get_compared_epoch, ready
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
 from sweep.events import Inputs
@@ -85,7 +85,7 @@ class Gang:
 
             def train(hear: Report = hear, heard: list[EpochReported] = heard) -> Any:
                 self._here.train(hear)
-                return of_epoch(heard)
+                return get_compared_epoch(heard)
 
             mine, *theirs = self._together("epoch", (), train, SKEW_S)
             for rank, other in enumerate(theirs, 1):
@@ -210,7 +210,7 @@ class Gang:
         each = given if isinstance(given, list) else [given] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
         with self._watched(calls), self._attendance.busy() if self._attendance else nullcontext():
-            here, error = told(mine)
+            here, error = call_and_capture(mine)
             fails = error is not None and not here.is_end
             if fails and self._local is not None and method != "restore":
                 self._leave(f"rank 0: {here.error}: {here.text}")

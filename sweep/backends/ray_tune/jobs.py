@@ -60,7 +60,7 @@ class Jobs:
         """Return all jobs of sweeps, the latest last."""
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
-        return sorted((_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
+        return sorted((_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
         """Return the latest job of this user's sweep, or of another user's, given as ``user/sweep``.
@@ -108,11 +108,12 @@ class Jobs:
         }
         if requirements:
             environment["pip"] = [*requirements]
+        number = 1 + max(map(_parse_job_number, earlier), default=0)
         with self._asking():
             return str(
                 self._client.submit_job(
                     entrypoint=entrypoint,
-                    submission_id=f"sweep-{user}-{about['sweep']}-{1 + max(map(_number, earlier), default=0)}",
+                    submission_id=f"sweep-{user}-{about['sweep']}-{number}",
                     runtime_env=environment,
                     metadata={**about, "user": user},
                 )
@@ -142,7 +143,7 @@ class Jobs:
         """Wait until a job is over and return it."""
         while True:
             with self._asking():
-                found = _job(self._client.get_job_info(job))
+                found = _make_job(self._client.get_job_info(job))
             if found.is_over:
                 return found
             time.sleep(_POLL_S)
@@ -173,12 +174,12 @@ class Jobs:
             raise InputError.one(f"{_WHERE} {self._address}", first_line(error)) from error
 
 
-def _number(job: SweepJob) -> int:
+def _parse_job_number(job: SweepJob) -> int:
     last = job.id.rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
 
 
-def _job(found: Any) -> SweepJob:
+def _make_job(found: Any) -> SweepJob:
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))

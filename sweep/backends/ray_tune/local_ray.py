@@ -73,7 +73,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the rest
     starts, or before that if this Ray cannot be changed in this way.
     """
-    if not ray_private_api.usable(ray_private_api.FASTER_START, say):
+    if not ray_private_api.is_usable(ray_private_api.FASTER_START, say):
         meanwhile()
         yield lambda: None
         return

@@ -103,7 +103,7 @@ def promised() -> tuple[tuple[Node, int], ...]:
 
 
 @contextmanager
-def shared(job: Job, devices: Devices) -> Iterator[None]:
+def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     """Use a job's results folder on all machines on which trials fit; afterwards, remove data that its workers shared.
 
     Raises:
@@ -128,7 +128,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     probe = folder / f".probe-{text}"
     probe.write_text(text)
     try:
-        answers = _call_on_each(nodes, _answer, str(probe), text)
+        answers = _call_on_each(nodes, _probe_folder, str(probe), text)
         problems = []
         hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
@@ -143,7 +143,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     refuse(problems)
 
 
-def _answer(probe: str, text: str, node: str) -> str | None:
+def _probe_folder(probe: str, text: str, node: str) -> str | None:
     """Return why a machine cannot use the results folder; None if it can. Runs on that machine."""
     path = Path(probe)
     try:
@@ -159,17 +159,17 @@ def _answer(probe: str, text: str, node: str) -> str | None:
 
 def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return its result or, as text, why the machine could not run it."""
-    calls = [(node, _call(node, function, given)) for node in nodes]
+    calls = [(node, _call_on_node(node, function, given)) for node in nodes]
     if calls:
         ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
     return [(node, _get_result(call)) for node, call in calls]
 
 
-def _call(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
+def _call_on_node(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
-    return task.remote(*given, node.id) if function is _answer else task.remote(*given)
+    return task.remote(*given, node.id) if function is _probe_folder else task.remote(*given)
 
 
 def _get_result(call: Any) -> Any:
@@ -197,7 +197,7 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
     return held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
 
 
-def prepare(devices: Devices) -> None:
+def prepare_process(devices: Devices) -> None:
     """Prepare this process for training: SIGTERM ends it, and TensorFlow sees no GPUs that the trial does not have."""
     with suppress(ValueError):  # not in the main thread
         # Ray's handler would raise SystemExit in the trial's code, which would look like its failure.

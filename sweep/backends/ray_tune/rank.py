@@ -44,7 +44,7 @@ class CallResult:
     is_consequence: bool = False  # caused by what happened to another rank
 
 
-def told(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
+def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
     """Call a function and return its result and, if it raised one, the exception."""
     try:
         return CallResult(function()), None
@@ -84,11 +84,11 @@ class TrialRank:
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """Initialize; ``first`` is the actor that is rank 0."""
-        nodes.prepare(devices)
+        nodes.prepare_process(devices)
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
-        self._began = worker_exits.record(job)
-        inputs.record(job, is_own_process=True)
+        self._began = worker_exits.record_exit(job)
+        inputs.record_reads(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
         imports.seed(job.data_seed)  # for the life of this process
@@ -99,7 +99,7 @@ class TrialRank:
         def get_ready() -> str:
             return self._load()
 
-        return told(get_ready)[0]
+        return call_and_capture(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Connect to the other ranks; return the name of this node."""
@@ -119,7 +119,7 @@ class TrialRank:
             self._load(before)
             self._ranked.join(devices, training)
 
-        return told(come)[0]
+        return call_and_capture(come)[0]
 
     def heartbeat(self) -> CallResult:
         """Return an empty result, which shows that the process is alive."""
@@ -147,7 +147,7 @@ class TrialRank:
             with self._surroundings.inside():
                 return self._trainable.restore(folder)
 
-        return told(restore)[0]
+        return call_and_capture(restore)[0]
 
     def epoch(self) -> CallResult:
         """Train one more epoch; return its number and loss, or None if there is none to train."""
@@ -159,13 +159,13 @@ class TrialRank:
 
         def train() -> tuple[int, str] | None:
             self._trainable.train(hear)
-            return of_epoch(heard)
+            return get_compared_epoch(heard)
 
         return self._together(train)
 
     def inputs(self) -> CallResult:
         """Return what this process has read so far."""
-        return told(lambda: inputs.of_process(self._job, inputs.declared_by(self._trainable)))[0]
+        return call_and_capture(lambda: inputs.of_process(self._job, inputs.declared_by(self._trainable)))[0]
 
     def _load(self, before: str = "") -> str:
         with self._surroundings.inside():
@@ -181,7 +181,7 @@ class TrialRank:
         """Run a call that all ranks run; if it fails only here, release the others."""
         self._calls += 1
         with self._surroundings.inside():
-            found, error = told(function)
+            found, error = call_and_capture(function)
         if error is not None and not found.is_end:
             self._ranked.leave(f"rank {self._rank}: {found.error}: {found.text}")
             threading.Thread(target=self._end_a_frozen_first, args=(self._calls,), daemon=True).start()
@@ -194,6 +194,6 @@ class TrialRank:
             ray.kill(self._first)
 
 
-def of_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
+def get_compared_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
     """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
     return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None

@@ -32,7 +32,7 @@ def fault_of(folder: str) -> str:
         return f"cannot be used by Ray: {error.filename or folder}: {error.strerror}"
 
 
-def chosen(environ: Mapping[str, str]) -> tuple[str, str]:
+def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the folder that Ray chooses for its files and the environment variable that names it, or ""."""
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")
@@ -40,13 +40,13 @@ def chosen(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 @contextmanager
-def usable(say: Callable[[str], None]) -> Iterator[None]:
+def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
     """Make a Ray that is started inside the block keep its files in a usable folder.
 
     Raises:
         InputError: if there is none.
     """
-    folder, name = chosen(os.environ)
+    folder, name = get_ray_folder(os.environ)
     fault = fault_of(folder)
     if not fault:
         yield

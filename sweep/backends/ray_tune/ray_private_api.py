@@ -117,10 +117,10 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 def missing(use: Use, owner: object = None) -> list[str]:
     """Return the names of a use that this Ray does not have."""
-    return [name for name in use.names if not _is_there(name, owner)]
+    return [name for name in use.names if not _name_exists(name, owner)]
 
 
-def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
+def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
     """Return whether all names of a use exist; if not, say what is lost."""
     absent = missing(use, owner)
     if absent:
@@ -131,7 +131,7 @@ def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
 @contextmanager
 def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
     """Replace the one name of a use by ``stand_in(original)`` inside the block, if it exists."""
-    if not usable(use, say):
+    if not is_usable(use, say):
         yield
         return
     path, _, name = use.names[0].partition(":")
@@ -149,7 +149,7 @@ def module(name: str) -> Any:
     return import_module(name)
 
 
-def _is_there(name: str, owner: object) -> bool:
+def _name_exists(name: str, owner: object) -> bool:
     path, _, attributes = name.partition(":")
     try:
         found = import_module(path) if path else owner

@@ -57,22 +57,24 @@ class TrialWorker(tune.Trainable):
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
-        nodes.prepare(order.assignment.devices)
+        nodes.prepare_process(order.assignment.devices)
         # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
         self._job = job
         job.prepare()
-        self._began = worker_exits.record(job)
+        self._began = worker_exits.record_exit(job)
         here = _here()
         room = config["room"] * (job.workers + job.aside)
         neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
-        whole = _whole(job, config)
+        whole = _complete_job(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         labels = here.get("Labels") or {}
         node = WorkerNode(labels, nodes.Leaving()) if config["watch"] else WorkerNode(labels)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
-            create = partial(Worker, whole, reuse=config["reuse"], memory_bytes=memory.part(neighbours), node=node)
+            create = partial(
+                Worker, whole, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
+            )
             if gang is None:
                 return create(make=member)
             return create(make=lambda: gang)
@@ -152,7 +154,7 @@ class TrialWorker(tune.Trainable):
         return getattr(self, "_name", type(self).__name__)
 
 
-def _whole(job: Job, config: dict[str, Any]) -> Job:
+def _complete_job(job: Job, config: dict[str, Any]) -> Job:
     """Return the job with the class or function that `backend.hand_over` has stored."""
     if "given" not in config:
         return job

@@ -43,7 +43,7 @@ def folder(job: Job) -> Path:
 
 
 @contextmanager
-def kept(job: Job) -> Iterator[None]:
+def make_exits_folder(job: Job) -> Iterator[None]:
     """Create the folder for a session without files of earlier ones; delete it after the block."""
     shutil.rmtree(folder(job), ignore_errors=True)
     try:
@@ -52,7 +52,7 @@ def kept(job: Job) -> Iterator[None]:
         shutil.rmtree(folder(job), ignore_errors=True)
 
 
-def record(job: Job) -> Callable[[int], None]:
+def record_exit(job: Job) -> Callable[[int], None]:
     """Make this process record how it dies; call once in each worker.
 
     Return a function that must be called with the number of each trial that begins.
@@ -65,7 +65,7 @@ def record(job: Job) -> Callable[[int], None]:
         return lambda trial: None
     faulthandler.enable(file)
     _files.append(file)
-    setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
+    setattr(os, "_exit", _wrap_exit(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
 
     def began(trial: int) -> None:
         with suppress(OSError):
@@ -149,7 +149,7 @@ def _find_innermost_line(stack: str) -> str:
     return f"in {frame[3]}, {frame[1]}:{frame[2]}" if frame else ""
 
 
-def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
+def _wrap_exit(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
     def noted(status: int) -> NoReturn:
         if os.getpid() == worker:  # not in a child process
             with suppress(OSError):

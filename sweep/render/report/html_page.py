@@ -20,7 +20,7 @@ from sweep.render.tables import counted_by, held_out_lines, rung_lines
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
-from sweep.text import counted, duration, moment, money, printable, setting, settings
+from sweep.text import counted, duration, format_settings, moment, money, printable, setting
 
 SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
@@ -39,16 +39,20 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
-    accounts = [report_data.read(folder, points, name) for name, folder in told_apart(folders).items()]
+    accounts = [report_data.read_report_data(folder, points, name) for name, folder in told_apart(folders).items()]
     ranking = rank([one.sweep for one in accounts])
-    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.name, ranking, one.tables))]
+    worths = [
+        found
+        for one in accounts
+        if (found := search_efficiency.measure_search_efficiency(one.sweep.name, ranking, one.tables))
+    ]
     noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
-    rungs = {one.sweep.name: rung_ranks.measure(one.sweep, one.tables) for one in accounts}
+    rungs = {one.sweep.name: rung_ranks.measure_rungs(one.sweep, one.tables) for one in accounts}
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
     style = Markup(_asset("report.css"))  # trusted: sweep's own
-    failures = list(_failures(accounts, ranking))
+    failures = list(_list_failures(accounts, ranking))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
         autoescape=True,
@@ -69,12 +73,12 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         method=ranking.method,
         worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
         budgets=any(one.budgets for one in worths),
-        sweeps=[_told(one, ranking) for one in accounts],
+        sweeps=[_make_template_values(one, ranking) for one in accounts],
         trials=sum(len(one.sweep.trials) for one in accounts),
         curves=any(len(one.curves.epochs) for one in accounts),
         thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
         left_out=sorted({name for one in accounts for name in one.curves.left_out}),
-        counted=_counted(accounts),
+        counted=_describe_end_marks(accounts),
         lineages=[drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
         params=len(ranking.varying),
         undrawn=max(len(ranking.varying) - SLICES, 0),
@@ -101,20 +105,20 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _told(account: ReportData, ranking: Ranking) -> dict[str, object]:
+def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, object]:
     """Return the values that the template shows for one sweep."""
     return {
         "name": account.sweep.name,
         "question": account.question,
-        "facts": list(_facts(account, ranking)),
-        "shares": list(_shares(account)),
+        "facts": list(_list_sweep_facts(account, ranking)),
+        "shares": list(_list_time_shares(account)),
         "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
-        "provenance": list(_provenance(account.info)),
+        "provenance": list(_list_provenance(account.info)),
         "text": account.text,
     }
 
 
-def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
+def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
     if ranking.varying:
@@ -131,7 +135,7 @@ def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
 
 
-def _counted(accounts: Sequence[ReportData]) -> str:
+def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     """Describe how many curves have which end mark."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
@@ -151,7 +155,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
-def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
+def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
     """Yield the parts of the time of all trials: name, duration, percent."""
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
@@ -160,19 +164,19 @@ def _shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
             yield name, duration(took), 100 * took / total
 
 
-def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
+def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
     """Yield the values that the template shows for each trial without a result."""
     for account in accounts:
         of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
-                named = printable(settings(trial.params, ranking.varying[:NAMED]))
+                named = printable(format_settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
                 told = {"trial": f"trial {trial.trial}{of}", "status": trial.status.value, "settings": named}
                 yield {**told, "reason": trial.status_reason, "error": error}
 
 
-def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
+def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
     """Yield the provenance as flat pairs: versions, commit, machine, code; nothing that names a person or host."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:

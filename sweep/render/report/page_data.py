@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import ReportData, domains, importance
+from sweep.analysis.report_data import ReportData, domains, list_importances
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import Status, Value, is_number
-from sweep.render.tables import filled, ranking_grid
-from sweep.space.domains import Domain, Range, choices, is_log
+from sweep.render.tables import ranking_grid, remove_empty_columns
+from sweep.space.domains import Domain, Range, is_log, list_choices
 from sweep.text import setting
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def report_document(
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
     # a single one has all the importance
-    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
+    shares = list_importances(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid, known = filled(ranking_grid(ranking)), domains(accounts)
+    grid, known = remove_empty_columns(ranking_grid(ranking)), domains(accounts)
     return {
         "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
@@ -62,7 +62,7 @@ def report_document(
             _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
             for metric, goal in ranking.objectives
         ],
-        "params": [_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
+        "params": [_encode_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
         "curves": _curves(accounts),
         "table": {
             "columns": grid.columns,
@@ -94,7 +94,7 @@ def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency])
                 {
                     "sweep": place[one.sweep],
                     **{
-                        name: [_number(value) for value in getattr(found, name)]
+                        name: [_round_number(value) for value in getattr(found, name)]
                         for name in ("budgets", "found", "expected", "low", "high")
                     },
                 }
@@ -111,17 +111,17 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
     known = [value for value in values if value is not None and math.isfinite(value)]
     # A loss may span powers of ten; an accuracy does not.
     log = bool(known) and goal == "minimize" and min(known) > 0 and max(known) / min(known) >= 100
-    return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
+    return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
 
-def _param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
+def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
     values = [one[name] for one in params if name in one]
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
-        return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
-    possible = () if domain is None else choices(domain) or ()
+        return {"name": name, "log": log, "listed": listed, "values": [_round_number(one.get(name)) for one in params]}
+    possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
     code = {label: at for at, label in enumerate(labels)}
@@ -134,12 +134,12 @@ def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
     starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
     names = dict.fromkeys(name for one in curves for name in one.values)
     return {
-        "starts": _packed(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
-        "epochs": _packed(np.concatenate([one.epochs for one in curves])),
+        "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
+        "epochs": _encode_numbers(np.concatenate([one.epochs for one in curves])),
         "metrics": [
             {
                 "name": name,
-                "values": _packed(
+                "values": _encode_numbers(
                     np.concatenate(
                         [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
                     )
@@ -176,11 +176,11 @@ def _importance(one: Importance) -> dict[str, object]:
     return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
-def _packed(numbers: npt.NDArray[np.generic]) -> str:
+def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
     return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
-def _number(value: object) -> float | None:
+def _round_number(value: object) -> float | None:
     """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None

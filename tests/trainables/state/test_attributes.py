@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sweep.state.homes import Home
-from sweep.state.pristine import changed, traces
+from sweep.state.pristine import find_changed_names, traces
 from sweep.state.values import digest
 from trainables.state import modules
 
@@ -33,7 +33,7 @@ class Author:
 def left(author: Author, change: Any) -> set[str]:
     before = traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)])
     change(author)
-    return changed(before, traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)]))
+    return find_changed_names(before, traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)]))
 
 
 def test_the_same_values_leave_nothing() -> None:
