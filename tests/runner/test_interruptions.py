@@ -54,12 +54,12 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/loading.py:load_with_text",
-    "checking": "runner/planning.py:check",
+    "reading the file": "spec/loading.py:load_spec_with_text",
+    "checking": "runner/planning.py:check_trainable",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
-    "making the view": "cli/running.py:viewer.<locals>.view",
+    "making the view": "cli/running.py:make_viewer.<locals>.view",
     "connecting": "runner/connecting.py:backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
@@ -77,7 +77,7 @@ BEGUN = {  # the sweep goes on with resume
     "while a checkpoint is saved": "walk.py:Walk.save",
     "between trials": "runner/coordinator.py:Coordinator.next 2",
     "rendering": "cli/running.py:conclude",
-    "the last table": "render/tables.py:show",
+    "the last table": "render/tables.py:print_table",
     "the last lines": "analysis/verdict.py:sentence",
 }
 DONE = {  # nothing is left to stop: the first signal changes nothing
@@ -100,14 +100,14 @@ LEFT = {  # after the last trial, too
 }
 
 ON_RAY = {
-    "Ray is about to start": "ray_tune/cluster.py:_started",
+    "Ray is about to start": "ray_tune/cluster.py:_start_ray",
     "Ray has started": "ray_tune/cluster.py:_watch",
-    "workers are about to start": "ray_tune/backend.py:run",
+    "workers are about to start": "ray_tune/backend.py:train_trials",
     "the first ask": "ray_tune/adapters.py:DriverSearcher.suggest",
     "the first result": "runner/coordinator.py:Coordinator.take",
     "between trials": "runner/coordinator.py:Coordinator.next 3",
     "closing the log": "runner/coordinator.py:Coordinator.close",
-    "Ray ends": "ray_tune/cluster.py:_end",
+    "Ray ends": "ray_tune/cluster.py:_shut_down_ray",
 }
 ALWAYS = {("Ray has started", "term"), ("the first result", "first"), ("Ray is about to start", "second")}
 
