@@ -98,7 +98,8 @@ def test_admitted_rows_are_configurations_that_meet_the_constraints() -> None:
     for row in rows:
         params = SPACE.complete(encoding.decode(row))
         assert SPACE.violated(params) == []
-        assert np.array_equal(encoding.encode(params), row, equal_nan=True)
+        # Not to the last bit: logarithms and powers differ by processor.
+        np.testing.assert_allclose(encoding.encode(params), row, rtol=1e-12)
 
 
 def test_neighbors_are_near_and_each_differs() -> None:
