@@ -56,4 +56,9 @@ def of_other_code(sweeps: Sequence[Sweep]) -> str:
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the parameters that differ between the configurations or are missing in some, in the file's order."""
     names = dict.fromkeys(name for one in params for name in one)
-    return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)
+    differing = []
+    for name in names:
+        values = {repr(one.get(name, _ABSENT)) for one in params}
+        if len(values) > 1:
+            differing.append(name)
+    return tuple(differing)

@@ -84,7 +84,9 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
 
     name = name or folder.name
     names = read_tables.trials.column_names
-    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
+    groups: dict[str, list[str]] = {}
+    for prefix in _GROUPS:
+        groups[prefix] = [column for column in names if column.startswith(prefix)]
     columns = reading.read_columns(
         read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)]
     )
@@ -93,10 +95,10 @@ def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Swe
     # older tables may lack these columns
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
-    below = [
-        _mappings(columns, group, read_tables.trials.num_rows, nulls if prefix == "param." else None)
-        for prefix, group in groups.items()
-    ]
+    below = []
+    for prefix, group in groups.items():
+        nulls_of_group = nulls if prefix == "param." else None
+        below.append(_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info, cost = folder.read_info(), reading.total(read_tables.trials, COST)

@@ -100,7 +100,9 @@ def _format_difference(difference: float, low: float | None, high: float | None)
 
 
 def _span(difference: float, low: float, high: float) -> str:
-    low, high = sorted(-end if difference < 0 else end for end in (low, high))
+    if difference < 0:
+        low, high = -low, -high
+    low, high = sorted((low, high))
     return f"{low:.2g} to {high:.2g}"
 
 
@@ -146,10 +148,7 @@ def of_other_data(trials: Iterable[Seen | Trial]) -> str:
     several = len({one.sweep for found in states.values() for one in found}) > 1
     told = []
     for data, found in [*states.items()][:MOST_STATES]:
-        of = dict.fromkeys(one.sweep for one in found)
-        numbers = {sweep: trials_named([one.trial for one in found if one.sweep == sweep]) for sweep in of}
-        named = " and ".join(f"{those} of {sweep}" if several else those for sweep, those in numbers.items())
-        told.append(f"{shortened(data, SHOWN)} in {named}")
+        told.append(f"{shortened(data, SHOWN)} in {_name_trials(found, with_sweeps=several)}")
     if len(states) > MOST_STATES:
         told.append(f"{len(states) - MOST_STATES} more")
     return (
@@ -158,15 +157,32 @@ def of_other_data(trials: Iterable[Seen | Trial]) -> str:
     )
 
 
+def _name_trials(trials: Sequence[Seen | Trial], *, with_sweeps: bool) -> str:
+    """Return the numbers of trials as text, sweep by sweep; ``with_sweeps`` adds the name of each sweep."""
+    numbers: dict[str, list[int]] = {}
+    for trial in trials:
+        numbers.setdefault(trial.sweep, []).append(trial.trial)
+    names = []
+    for sweep, numbers_of_sweep in numbers.items():
+        of = f" of {sweep}" if with_sweeps else ""
+        names.append(f"{trials_named(numbers_of_sweep)}{of}")
+    return " and ".join(names)
+
+
 def _without_luck(ranking: Ranking) -> str:
     """Return a warning if different seeds gave the same numbers in every configuration that has several; else ""."""
-    several = [row for row in ranking.rows if len({trial.seed for trial in row.trials if trial.metrics}) > 1]
+    several = [row for row in ranking.rows if _count_reporting_seeds(row) > 1]
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
     return (
         " The seed changed nothing: trainings with different seeds gave the same numbers, so these repeats say nothing "
         "about luck. What is random has to be drawn from the trial's seed."
     )
+
+
+def _count_reporting_seeds(row: RankedConfiguration) -> int:
+    """Return the number of seeds with which a configuration has reported metrics."""
+    return len({trial.seed for trial in row.trials if trial.metrics})
 
 
 def _format_answer(ranking: Ranking, *, running: bool) -> str:
@@ -184,7 +200,7 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
 
 def _beside_baseline(ranking: Ranking) -> str:
     """Return how the best configuration compares with the baseline; "" without one, or with several objectives."""
-    own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
+    own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
         return ""
     best = ranking.best[0]
@@ -198,6 +214,14 @@ def _beside_baseline(ranking: Ranking) -> str:
         return f"The best configuration beats the baseline by {told}. "
     why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
     return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
+
+
+def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
+    """Return the configuration that is the baseline of its sweep; None if there is none."""
+    for row in ranking.rows:
+        if any(trial.role is Role.BASELINE for trial in row.trials):
+            return row
+    return None
 
 
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
@@ -263,10 +287,11 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
     """Return how the best configuration compares with the others."""
     if not others:
         return "No other configuration completed to compare it with."
-    of = {verdict: [row for row in others if row.verdict is verdict] for verdict in Verdict}
-    ties, worse, open_ = of[Verdict.TIES], of[Verdict.WORSE], of[Verdict.UNDECIDED]
     if best.verdict is not Verdict.BEST:
         return _untold(others, ranking)
+    ties = [row for row in others if row.verdict is Verdict.TIES]
+    worse = [row for row in others if row.verdict is Verdict.WORSE]
+    undecided = [row for row in others if row.verdict is Verdict.UNDECIDED]
     parts = []
     if ties:
         who = _describe_share(ties, others)
@@ -274,8 +299,8 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
         parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
         parts.append(f"It is better than {_describe_share(worse, others)}: {_nearest(worse, ranking)}.")
-    if open_:
-        parts.append(f"On {_describe_share(open_, others)} there is no verdict: {_reasons(open_)}.")
+    if undecided:
+        parts.append(f"On {_describe_share(undecided, others)} there is no verdict: {_reasons(undecided)}.")
     return " ".join(parts)
 
 
@@ -329,7 +354,8 @@ def _reasons(rows: Sequence[RankedConfiguration]) -> str:
 
 
 def _trainings(row: RankedConfiguration) -> str:
-    return "folds" if any(trial.fold is not None for trial in row.trials) else "seeds"
+    has_folds = any(trial.fold is not None for trial in row.trials)
+    return "folds" if has_folds else "seeds"
 
 
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:

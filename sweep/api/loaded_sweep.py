@@ -28,8 +28,13 @@ Frame: TypeAlias = pd.DataFrame
 
 def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
     """Return values of a parameter as ``trials`` has them: JSON text if the values of a sweep have no common type."""
-    places = {name: [at for at, one in enumerate(sweeps) if one == name] for name in sweeps}
-    parts = [of_params([values[at] for at in of])[0].to_pandas().set_axis(of) for of in places.values()]
+    positions: dict[str | None, list[int]] = {}
+    for position, name in enumerate(sweeps):
+        positions.setdefault(name, []).append(position)
+    parts = []
+    for of_sweep in positions.values():
+        column, _ = of_params([values[position] for position in of_sweep])
+        parts.append(column.to_pandas().set_axis(of_sweep))
     return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
 
 
@@ -99,15 +104,18 @@ class LoadedSweep:
         found = make_columns(self.ranking())
         _, sweeps = found["sweep"]
         dtypes = {"number": "float64", "integer": "Int64", "text": "str"}
-        series = {
-            name: _as_in_trials(values, sweeps) if kind == "param" else pd.Series(values, dtype=dtypes[kind])
-            for name, (kind, values) in found.items()
-        }
+        series = {}
+        for name, (kind, values) in found.items():
+            if kind == "param":
+                series[name] = _as_in_trials(values, sweeps)
+            else:
+                series[name] = pd.Series(values, dtype=dtypes[kind])
         return pd.DataFrame(series)
 
     def best(self, n: int = 1) -> Frame:
         """Return all trials of the ``n`` best configurations, with the column ``rank`` in front."""
-        positions = {id(trial): at for at, trial in enumerate(trial for sweep in self.sweeps for trial in sweep.trials)}
+        trials = [trial for sweep in self.sweeps for trial in sweep.trials]
+        positions = {id(trial): position for position, trial in enumerate(trials)}
         rows = [(row.rank, positions[id(trial)]) for row in self.ranking().rows[:n] for trial in row.trials]
         chosen = self.trials.iloc[[position for _, position in rows]].reset_index(drop=True)
         chosen.insert(0, "rank", [number for number, _ in rows])
@@ -133,11 +141,12 @@ class LoadedSweep:
         folder, trials = self._only("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
             raise folder.no_trial(trial, there)
-        rows = [
-            {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
-            | {f"param.{name}": value for name, value in step.params.items()}
-            for step in lineage_of(trials, trial)
-        ]
+        rows = []
+        for step in lineage_of(trials, trial):
+            row: dict[str, object] = {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+            for name, value in step.params.items():
+                row[f"param.{name}"] = value
+            rows.append(row)
         return pd.DataFrame(rows)
 
     def study(self) -> Study:

@@ -40,7 +40,8 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Load the results in these folders."""
     tables = [reading.read_tables(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
-    trials, metrics = ([getattr(one, name).to_pandas() for one in tables] for name in ("trials", "metrics"))
+    trials = [one.trials.to_pandas() for one in tables]
+    metrics = [one.metrics.to_pandas() for one in tables]
     if len(folders) > 1:  # only then is the column needed
         for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")

@@ -75,7 +75,8 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia(failure=ran.reason)
     gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
     processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
-    listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if any(gpu.mig for gpu in gpus) else None
+    has_mig = any(gpu.mig for gpu in gpus)
+    listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if has_mig else None
     topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S) if len(gpus) > 1 else None
     return Nvidia(
         gpus=gpus,

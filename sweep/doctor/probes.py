@@ -91,14 +91,17 @@ def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
         cuda=answer["cuda"],
         cudnn=answer["cudnn"],
         architectures=tuple(answer["architectures"]),
-        capabilities=tuple(
-            None if gpu["capability"] is None else (gpu["capability"][0], gpu["capability"][1])
-            for gpu in answer["gpus"]
-        ),
+        capabilities=tuple(_read_capability(gpu) for gpu in answer["gpus"]),
         complaint=ran.logged("dlopen|could not find cuda|cuInit|Ignoring visible gpu"),
         keras_error=answer.get("keras_error", ""),
         gauges=answer.get("gauges", {}),
     )
+
+
+def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return the compute capability in a probe's answer about a GPU."""
+    capability = gpu["capability"]
+    return None if capability is None else (capability[0], capability[1])
 
 
 def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
@@ -155,7 +158,11 @@ def probe_node_pairs(run: Run, timeout_s: float, address: str, most_s: float) ->
     _, answer = _run_probe(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, ProbeFailure):
         return answer
-    return tuple(_met(pair["nodes"], [Ran(*one) for one in pair["ran"]]) for pair in answer["pairs"])
+    met = []
+    for pair in answer["pairs"]:
+        ran = [Ran(*one) for one in pair["ran"]]
+        met.append(_met(pair["nodes"], ran))
+    return tuple(met)
 
 
 def _met(nodes: list[str], ran: list[Ran]) -> Met:

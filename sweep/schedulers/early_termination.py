@@ -111,7 +111,9 @@ class AshaScheduler(_Stopping[Asha]):
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
-        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)]
+        self._rungs: list[dict[int, _Rung]] = []  # one dict for each bracket
+        for rungs in early_terminate.brackets(rule, epochs):
+            self._rungs.append({epoch: _Rung(rule.eta) for epoch in rungs})
         self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
 
@@ -144,9 +146,9 @@ class NonDominatedAshaScheduler(AshaScheduler):
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
-        self._orders = [
-            {epoch: NonDominatedOrder() for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)
-        ]
+        self._orders: list[dict[int, NonDominatedOrder]] = []  # one dict for each bracket
+        for rungs in early_terminate.brackets(rule, epochs):
+            self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
@@ -206,10 +208,12 @@ class HyperbandScheduler(_Stopping[Hyperband]):
 
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
-        self._reached = {
-            epoch: RankHeaps(lambda count: int(count / rule.eta))
-            for epoch in early_terminate.compute_decision_epochs(rule, epochs)
-        }
+
+        def count_best(count: int) -> int:
+            return int(count / rule.eta)
+
+        brackets = early_terminate.compute_decision_epochs(rule, epochs)
+        self._reached = {epoch: RankHeaps(count_best) for epoch in brackets}
         self._best: dict[int, float] = {}
 
     def observe(self, event: Event) -> str | None:
@@ -251,7 +255,7 @@ class MedianScheduler(_Stopping[Median]):
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         judged = early_terminate.compute_decision_epochs(rule, epochs)
-        self._means = {epoch: RankHeaps(lambda count: count // 2) for epoch in judged}
+        self._means = {epoch: RankHeaps(_count_below_median) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
 
@@ -280,6 +284,10 @@ class MedianScheduler(_Stopping[Median]):
         run.last, run.count = epoch, run.count + 1
         run.mean += (loss - run.mean) / run.count  # exact if all are equal, unlike a sum
         self._means[epoch].add(run.mean)
+
+
+def _count_below_median(count: int) -> int:
+    return count // 2
 
 
 def _median(means: RankHeaps) -> float | None:

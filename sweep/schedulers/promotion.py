@@ -84,7 +84,9 @@ class PausingScheduler:
         return trial if pause.loss < INFEASIBLE else None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        return {trial: self._why(pause) for trial, pause in self._paused.items()} if rest else {}
+        if not rest:
+            return {}
+        return {trial: self._why(pause) for trial, pause in self._paused.items()}
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         """Process a reported epoch; pause the trial after it or not, and resume others."""

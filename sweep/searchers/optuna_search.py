@@ -246,7 +246,9 @@ class OptunaSearcher:
         """Mark a trial for the next update of the study, and all bad ones if it widens the range of the losses."""
         self._stale.add(number)
         record = self._known[number][1]
-        widened = [of_one.widen(record) for of_one in self._ranges] if record.status in JUDGED else []
+        if record.status not in JUDGED:
+            return
+        widened = [of_one.widen(record) for of_one in self._ranges]
         if any(widened):
             self._stale |= self._bad
 
@@ -340,8 +342,10 @@ class OptunaSearcher:
         imputed = [objective.imputed(record.epochs.values()) for objective in self._objectives]
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
-        told = zip(self._objectives, imputed, penalties, strict=True)
-        return TrialState.COMPLETE, [bad if loss is None else one.of_loss(loss) for one, loss, bad in told], {}
+        values = []
+        for objective, loss, penalty in zip(self._objectives, imputed, penalties, strict=True):
+            values.append(penalty if loss is None else objective.of_loss(loss))
+        return TrialState.COMPLETE, values, {}
 
     def _finished(self, record: Record, values: list[float]) -> Outcome:
         first, violation = self._objectives[0], self._objectives[0].violation(record.last)

@@ -213,7 +213,7 @@ class WatchedStudies(BaseStorage):
         The inherited method compares values only, although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [trial for trial in completed if not any(by > 0 for by in trial.system_attrs.get(VIOLATED, ()))]
+        feasible = [trial for trial in completed if _meets_constraints(trial)]
         if not feasible:
             raise ValueError("no trial that meets its constraints is completed yet")
         best = max if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE] else min
@@ -245,3 +245,7 @@ class WatchedStudies(BaseStorage):
     create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse_writing
     create_new_trial = set_trial_param = set_trial_state_values = set_trial_intermediate_value = _refuse_writing
     set_trial_user_attr = set_trial_system_attr = _refuse_writing
+
+
+def _meets_constraints(trial: FrozenTrial) -> bool:
+    return not any(by > 0 for by in trial.system_attrs.get(VIOLATED, ()))

@@ -83,11 +83,12 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -
 
     Parameters with neither a domain nor a value are left out.
     """
-    return {
-        name: axis(domain, [trial.params[name] for trial in trials if name in trial.params])
-        for name, domain in domains.items()
-        if domain is not None or any(name in trial.params for trial in trials)
-    }
+    axis_by_name = {}
+    for name, domain in domains.items():
+        values = [trial.params[name] for trial in trials if name in trial.params]
+        if domain is not None or values:
+            axis_by_name[name] = axis(domain, values)
+    return axis_by_name
 
 
 def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
@@ -96,7 +97,8 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
             return Axis(_scale(domain or _make_domain(numbers), numbers))
-    possible = {key(value): value for value in (() if domain is None else list_choices(domain) or ())}
+    choices = None if domain is None else list_choices(domain)
+    possible = {key(value): value for value in choices or ()}
     for value in seen:
         possible.setdefault(_find_known_key(value, possible), value)
     return Axis(*_labelled(possible))
@@ -121,7 +123,9 @@ def make_frozen_trial(
         state = TrialState.FAIL
     has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
     params = {name: known[name].value(value) for name, value in trial.params.items() if name in known}
-    ended = _local(trial.started if trial.ended is None else trial.ended) if state.is_finished() else None
+    ended = None
+    if state.is_finished():
+        ended = _local(trial.started if trial.ended is None else trial.ended)
     made = frozen(
         state,
         values if has_values else None,
@@ -178,7 +182,9 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low, high = min([*ends, *seen]), max([*ends, *seen])
     log = is_log(domain, (low, high))
-    step = None if log or any(snap(domain, number) != number for number in seen) else domain.q
+    step = domain.q
+    if log or any(snap(domain, number) != number for number in seen):
+        step = None
     if whole:
         return IntDistribution(int(low), int(high), log=log, step=1 if step is None else int(step))
     return FloatDistribution(float(low), float(high), log=log, step=step)
@@ -194,10 +200,14 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
     if all(value is None or isinstance(value, str | bool) or is_number(value) for value in values):
         labels: list[Any] = values
     else:
-        labels = [value if isinstance(value, str) else key(value) for value in values]
+        labels = [_label_choice(value) for value in values]
     if len(set(labels)) < len(labels):  # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
         labels = list(possible)
     return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
+
+
+def _label_choice(value: Value) -> str:
+    return value if isinstance(value, str) else key(value)
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
@@ -246,8 +256,10 @@ def compute_importances(
     """
     if len(trials) < FEWEST or not names:
         return []
-    seen = {name: [params[name] for params, _ in trials if name in params] for name in names}
-    known = {name: _distribution(values, domains.get(name)) for name, values in seen.items()}
+    known = {}
+    for name in names:
+        values = [params[name] for params, _ in trials if name in params]
+        known[name] = _distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
     told = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
@@ -281,13 +293,16 @@ def _compute_importance_shares(
     storage: InMemoryStorage, trials: list[FrozenTrial], names: Sequence[str]
 ) -> Mapping[str, float]:
     quantile = min(max(BEST, 5 / len(trials)), 0.5)
-    known = [name for name in names if any(name in trial.params for trial in trials)]
+    present = set[str]().union(*(trial.params for trial in trials))
+    known = [name for name in names if name in present]
     with silence_optuna():  # also about resamples in which a parameter has only one value
         evaluator = PedAnovaImportanceEvaluator(target_quantile=quantile)
         study = _Resample("importance", storage, trials)
         found = get_param_importances(study, evaluator=evaluator, params=known, normalize=False)
     total = math.fsum(found.values())
-    return {name: float(found.get(name, 0.0)) / total if total > 0 else 0.0 for name in names}
+    if total > 0:
+        return {name: float(found.get(name, 0.0)) / total for name in names}
+    return dict.fromkeys(names, 0.0)
 
 
 def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
@@ -299,10 +314,12 @@ def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistrib
 
 def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
     own = {name: dist for name, dist in known.items() if name in params}
-    values = {
-        name: float(str(params[name])) if isinstance(dist, FloatDistribution) else repr(params[name])
-        for name, dist in own.items()
-    }
+    values: dict[str, float | str] = {}
+    for name, dist in own.items():
+        if isinstance(dist, FloatDistribution):
+            values[name] = float(str(params[name]))
+        else:
+            values[name] = repr(params[name])
     made = frozen(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
     made.number = made._trial_id = number  # the evaluator identifies trials by it
     return made

@@ -78,8 +78,12 @@ def believed_draws(seed: int, number: int) -> Iterator[Draw]:
     every other trial.
     """
     uniform = uniform_numbers(seed, number)
+
+    def draw_own(parameter: Parameter) -> Value:
+        return from_unit(parameter.domain, uniform())
+
     while True:
-        yield partial(_believed, uniform) if uniform() < 0.5 else lambda one: from_unit(one.domain, uniform())
+        yield partial(_believed, uniform) if uniform() < 0.5 else draw_own
 
 
 def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
@@ -129,7 +133,11 @@ class PointStream:
 def grid_search(space: Space, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file."""
     points = space.grid()
-    return PointStream(lambda number, tried: next((p for p in points if key(p) not in tried), None), first)
+
+    def find_next(number: int, tried: Collection[str]) -> Params | None:
+        return next((point for point in points if key(point) not in tried), None)
+
+    return PointStream(find_next, first)
 
 
 def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:

@@ -80,8 +80,10 @@ def standardized(values: Array) -> Array:
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
     """Return a row of the model's data, that is, generation, standing at its start, hyperparameters from 0 to 1."""
-    units = (to_unit(one.domain, params[one.name]) if one.name in params else MIDDLE for one in axes)
-    return [generation, stood, *units]
+    numbers = [generation, stood]
+    for axis in axes:
+        numbers.append(to_unit(axis.domain, params[axis.name]) if axis.name in params else MIDDLE)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,11 @@ def fit_kernel(points: Array, values: Array) -> Kernel:
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
     distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
-    found = [minimize(lambda theta: _make_kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
+
+    def compute_cost(theta: Array) -> tuple[float, list[float]]:
+        return _make_kernel(theta).cost(distances, values)
+
+    found = [minimize(compute_cost, start, **rule) for start in _STARTS]
     best = min(found, key=lambda one: float(one.fun))
     return _make_kernel(best.x.round(3))  # digits that are the same on every machine
 
@@ -191,9 +197,10 @@ def choose_point(
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
     near = np.array(centre) + WIDTHS[0] * numbers.normal(size=(NEAR, len(axes)))
     units = np.vstack((centre, near, numbers.random((CANDIDATES, len(axes)))))
+    names = [axis.name for axis in axes]
     best: list[tuple[float, list[float], Params]] = []
     for width in (*WIDTHS, 0.0):
-        named = [{axis.name: unit for axis, unit in zip(axes, one, strict=True)} for one in units.clip(0, 1).tolist()]
+        named = [dict(zip(names, one, strict=True)) for one in units.clip(0, 1).tolist()]
         made = [params for params in map(make, named) if params is not None]
         if made:
             rows = [row(generation, stood, params, axes) for params in made]

@@ -90,7 +90,10 @@ class _Point:
     def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
         """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
-        units = {p.name: to_unit(p.domain, params[p.name]) if p.name in params else uniform() for p in drawn}
+        units = {}
+        for parameter in drawn:
+            name = parameter.name
+            units[name] = to_unit(parameter.domain, params[name]) if name in params else uniform()
         return cls(space, units, tuple(name for name in units if name in _list_constrained_parameters(space)), uniform)
 
     def params(self) -> dict[str, Value]:

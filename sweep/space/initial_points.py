@@ -29,9 +29,11 @@ def completed(
 
 def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
     """Complete each of ``starts`` to the first point of its grid that was not used before."""
-    return completed(
-        space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
-    )
+
+    def find_new(part: Space, place: int, tried: Collection[str]) -> Params | None:
+        return next((point for point in part.grid() if key(point) not in tried), None)
+
+    return completed(space, starts, find_new)
 
 
 def beside_grid(space: Space, points: Iterable[Params]) -> int:
@@ -39,4 +41,7 @@ def beside_grid(space: Space, points: Iterable[Params]) -> int:
     values = {
         parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
     }
-    return sum(any(key(point[name]) not in values[name] for name in point.keys() & values.keys()) for point in points)
+    count = 0
+    for point in points:
+        count += any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+    return count

@@ -221,7 +221,9 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
 
     The yielded dict is reused; copy it to keep it.
     """
-    options = [() if isinstance(p.domain, Tied) else values(p) for p in order]
+    options = []
+    for parameter in order:
+        options.append(() if isinstance(parameter.domain, Tied) else values(parameter))
     params: dict[str, Value] = {}
 
     def loop(depth: int) -> Iterator[dict[str, Value]]:

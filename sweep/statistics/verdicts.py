@@ -214,7 +214,9 @@ def compare_fronts(
     of these (Berger, Technometrics 24, 1982), times the number of all pairs, since the front was chosen by the same
     scores.
     """
-    names = [name for name in tables[0] if all(table.get(name) for table in tables)]
+    names = list(tables[0])
+    for table in tables:
+        names = [name for name in names if table.get(name)]
     pairs = len(names) * (len(names) - 1) // 2
     needed = LEAST if folds else seeds_for(pairs)
     found = {}
@@ -232,7 +234,11 @@ def compare_fronts(
             found[name] = Compared(Verdict.BEST, len(tables[0][name]))
         else:
             tested = [one for one, count in common.items() if count >= needed]
-            p = min(_beaten([(t[name], t[one]) for t in tables], maximize, folds) for one in tested)
+            p_values = []
+            for one in tested:
+                scores = [(table[name], table[one]) for table in tables]
+                p_values.append(_beaten(scores, maximize, folds))
+            p = min(p_values)
             adjusted = min(p * pairs, 1.0)
             verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
             found[name] = Compared(verdict, most, p=p, p_adjusted=adjusted)

@@ -35,9 +35,12 @@ def report_document(
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
     rank = [0] * len(trials)
+    table_trials = []
     for row in ranking.rows:
-        for trial in row.trials:
-            rank[place[id(trial)]] = row.rank
+        places = [place[id(trial)] for trial in row.trials]
+        table_trials.append(places)
+        for at in places:
+            rank[at] = row.rank
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
     # a single one has all the importance
@@ -45,6 +48,16 @@ def report_document(
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
     grid, known = remove_empty_columns(ranking_grid(ranking)), domains(accounts)
+    objectives = []
+    for metric, goal in ranking.objectives:
+        values = [trial.metrics.get(metric) for trial in trials]
+        objectives.append(_objective(metric, goal, values))
+    all_params = [trial.params for trial in trials]
+    importances = []
+    for metric, shares_of_metric in shares.items():
+        if shares_of_metric:
+            rows = [_importance(one) for one in shares_of_metric[:SLICES]]
+            importances.append({"metric": metric, "rows": rows})
     return {
         "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
         "statuses": _STATUSES,
@@ -58,20 +71,15 @@ def report_document(
             "epochs": [trial.epochs for trial in trials],
             "rank": rank,
         },
-        "objectives": [
-            _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
-            for metric, goal in ranking.objectives
-        ],
-        "params": [_encode_param(name, [trial.params for trial in trials], known.get(name)) for name in mattering],
+        "objectives": objectives,
+        "params": [_encode_param(name, all_params, known.get(name)) for name in mattering],
         "curves": _curves(accounts),
         "table": {
             "columns": grid.columns,
             "rows": grid.rows,
-            "trials": [[place[id(trial)] for trial in row.trials] for row in ranking.rows],
+            "trials": table_trials,
         },
-        "importance": [
-            {"metric": metric, "rows": list(map(_importance, rows[:SLICES]))} for metric, rows in shares.items() if rows
-        ],
+        "importance": importances,
         "timeline": _timeline(accounts),
         "budgets": _budgets(accounts, worths),
     }
@@ -87,24 +95,23 @@ def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency])
     """Return the best score over the budget spent: for each unit, the lines of each sweep."""
     place = {one.sweep.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
-    return [
-        {
-            "unit": unit,
-            "sweeps": [
-                {
-                    "sweep": place[one.sweep],
-                    **{
-                        name: [_round_number(value) for value in getattr(found, name)]
-                        for name in ("budgets", "found", "expected", "low", "high")
-                    },
-                }
-                for one in worths
-                for found in one.budgets
-                if found.unit == unit
-            ],
-        }
-        for unit in units
-    ]
+    return [{"unit": unit, "sweeps": _list_budget_lines(worths, unit, place)} for unit in units]
+
+
+def _list_budget_lines(
+    worths: Sequence[SearchEfficiency], unit: str, place: Mapping[str, int]
+) -> list[dict[str, object]]:
+    """Return the lines of each sweep for one unit of the budget; ``place`` is the index of a sweep by its name."""
+    lines = []
+    for one in worths:
+        for found in one.budgets:
+            if found.unit != unit:
+                continue
+            line: dict[str, object] = {"sweep": place[one.sweep]}
+            for name in ("budgets", "found", "expected", "low", "high"):
+                line[name] = [_round_number(value) for value in getattr(found, name)]
+            lines.append(line)
+    return lines
 
 
 def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
@@ -125,7 +132,10 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
     labels = list(dict.fromkeys(map(setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
     code = {label: at for at, label in enumerate(labels)}
-    return {"name": name, "labels": labels, "values": [code[setting(p[name])] if name in p else -1 for p in params]}
+    codes = []
+    for one in params:
+        codes.append(code[setting(one[name])] if name in one else -1)
+    return {"name": name, "labels": labels, "values": codes}
 
 
 def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
@@ -133,20 +143,14 @@ def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
     names = dict.fromkeys(name for one in curves for name in one.values)
+    metrics = []
+    for name in names:
+        values = [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
+        metrics.append({"name": name, "values": _encode_numbers(np.concatenate(values))})
     return {
         "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
         "epochs": _encode_numbers(np.concatenate([one.epochs for one in curves])),
-        "metrics": [
-            {
-                "name": name,
-                "values": _encode_numbers(
-                    np.concatenate(
-                        [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
-                    )
-                ),
-            }
-            for name in names
-        ],
+        "metrics": metrics,
     }
 
 
@@ -166,8 +170,10 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
             spans["begin"].append(round(max(span.begin - start, 0.0), 3))
             spans["end"].append(round(span.end - start, 3))
         lanes += [named + lane for lane in found.lanes]
-        ends += [max(span.end for span in found.spans) - start] if found.spans else []
-        pauses += [(begin - start, end - start) for begin, end in found.pauses] if len(accounts) == 1 else []
+        if found.spans:
+            ends.append(max(span.end for span in found.spans) - start)
+        if len(accounts) == 1:
+            pauses += [(begin - start, end - start) for begin, end in found.pauses]
         offset += len(account.sweep.trials)
     return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
 
