@@ -139,13 +139,13 @@ class EventFiles:
             case Started(trial, start):
                 self._trials[trial.number] = _Written()
                 group = trial.role.value if trial.place is None else f"{trial.place // self._trials_each:05d}"
-                self._add(trial.number, self._events.begin(start, self._hparams, group))
+                self._add(trial.number, self._events.encode_start(start, self._hparams, group))
             case Reported(trial, report):
-                self._add(trial.number, self._events.epoch(report))
+                self._add(trial.number, self._events.encode_epoch(report))
                 self._name([*report.metrics])
             case Ended(trial, end):
                 self._trials[trial.number].end = self._trials[trial.number].size
-                self._add(trial.number, self._events.end(end, trial.epoch))
+                self._add(trial.number, self._events.encode_end(end, trial.epoch))
             case Reopened(trial):  # remove the record of its end
                 self._flush()
                 one = self._trials[trial.number]
@@ -167,7 +167,7 @@ class EventFiles:
             return
         objectives = [metric for metric, _ in self._sweep.read_info().objectives]
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
-        content = self._events.experiment(self._hparams, self._first.params, self._metrics, self._first.time)
+        content = self._events.encode_experiment(self._hparams, self._first.params, self._metrics, self._first.time)
         with replacing(self._target / _FILE.format(0)) as path:
             path.write_bytes(content)
 
