@@ -34,6 +34,11 @@ def test_the_fastest_of_each_file_and_function_come_first(seconds: float, slow: 
     assert slow_tests(TIMES, seconds) == slow
 
 
+def test_quick_tests_come_before_all_others() -> None:
+    times = {"tests/test_a.py::one": 0.1, "tests/test_a.py::two": 0.2, "tests/test_b.py::three": 1.0}
+    assert slow_tests(times, 1.1) == ["tests/test_b.py::three"]
+
+
 def test_a_test_that_takes_long_is_left_out() -> None:
     assert slow_tests({"tests/test_a.py::one": 20.0}, 100.0) == ["tests/test_a.py::one"]
 
