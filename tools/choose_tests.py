@@ -17,7 +17,7 @@ SECONDS = 1_100.0
 """Time of all tests together: two workers need half of it, and some more to import TensorFlow and to collect."""
 
 QUICK = 0.3
-"""Seconds of a test that is always chosen; three quarters of all tests take less, and together a twentieth of the time."""
+"""Seconds of a test that is always chosen: three quarters of all tests take less, together a twentieth of the time."""
 
 LONGEST = 8.0
 """Seconds that a chosen test may take."""

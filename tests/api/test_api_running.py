@@ -127,7 +127,7 @@ def test_what_only_a_cluster_can_import_is_no_mistake_where_that_runs_it(
     def joined(*given: Any) -> None:
         raise Reached
 
-    monkeypatch.setattr("sweep.api.running.session.run", joined)
+    monkeypatch.setattr("sweep.api.running.session.run_sweep", joined)
     with pytest.raises(Reached):
         run(trainable="there:train", inline=False, address="head:6379")
 
