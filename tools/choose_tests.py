@@ -1,6 +1,6 @@
 """Choose the tests that `make test` runs, by how long each took; writes the others to ``tests/slow_tests.txt``.
 
-`python -m pytest -n 2 -m "not exhaustive" --times times.txt`, then `python tools/choose_tests.py times.txt`. The tests
+`python -m pytest -n 2 -m "not exhaustive" --times=times.txt`, then `python tools/choose_tests.py times.txt`. The tests
 that take next to no time are all chosen. Then comes the fastest test of each file, the fastest row of each test
 function, and all other rows, always the fastest first, until the time is used up.
 """
