@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import gc
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import hypothesis
@@ -51,51 +48,20 @@ def modules_end_with_their_test() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def other_tests_are_not_imported(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hide the modules of other tests, and those that only other tests import, as if each file had its own process.
+    """Hide the modules of other tests, as if each file had a process of its own.
 
     A trial watches every imported module that is not installed, and says what changes there by itself: the threads and
-    event loops that other tests have left would be found in it, and the random data that they are given.
+    event loops that other tests have left would be found in it.
     """
-    own = _imported_by(Path(request.module.__file__))
-    hidden = {name: module for name, module in sys.modules.items() if _file_of_tests(module) not in (None, *own)}
+    hidden = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("test_") and module is not request.module
+    }
     for name in hidden:
         del sys.modules[name]
     yield
     sys.modules.update(hidden)
-
-
-TESTS = Path(__file__).parent
-
-
-def _file_of_tests(module: ModuleType) -> Path | None:
-    """Return the file of a module of the tests; None for all other modules, and for what configures pytest."""
-    file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or not file.startswith(f"{TESTS}{os.sep}") or file.endswith("conftest.py"):
-        return None
-    return Path(file)
-
-
-@functools.cache
-def _imported_by(file: Path) -> frozenset[Path]:
-    """Return a file of the tests and all others that it imports, directly or through these."""
-    found, queue = {file, Path(spreading.__file__)}, [file]
-    while queue:
-        for node in ast.walk(ast.parse(queue.pop().read_text())):
-            match node:
-                case ast.Import(names=names):
-                    imported = [alias.name for alias in names]
-                case ast.ImportFrom(module=str(name)):
-                    imported = [name]
-                case _:
-                    continue
-            new = {FILES[name] for name in imported if name in FILES} - found
-            found |= new
-            queue += new
-    return frozenset(found)
-
-
-FILES = {path.stem: path for path in TESTS.rglob("*.py")}
-"""The files of the tests by the name under which they are imported."""
 
 
 @pytest.fixture(autouse=True)

@@ -208,3 +208,52 @@ def train(hp, report):
 def test_defaults_and_caches_of_functions_are_as_before(worker_of: Any) -> None:
     worker = worker_of(KEEPING)
     assert [trial(worker, number)[0] for number in range(3)] == [{"a": 1.0, "b": 1.0}] * 3
+
+
+BY_HAND = """
+import importlib.util
+import sys
+from pathlib import Path
+
+def loaded():
+    if "some_plugin" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("some_plugin", Path(__file__).with_name("some_plugin.py"))
+        sys.modules["some_plugin"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["some_plugin"])
+    return sys.modules["some_plugin"]
+
+def train(hp, report):
+    report(a=loaded().make())
+"""
+
+
+def test_a_module_that_a_trial_loads_by_hand_stays_whole(worker_of: Any, tmp_path: Path) -> None:
+    (tmp_path / "some_plugin.py").write_text("LIMIT = 3\ndef make():\n    return LIMIT\n")
+    worker = worker_of(BY_HAND)
+    try:
+        assert [trial(worker, number)[0] for number in range(3)] == [{"a": 3.0}] * 3
+    finally:
+        sys.modules.pop("some_plugin", None)
+
+
+NESTED = """
+class Settings:
+    def __init__(self, inner):
+        self.inner = inner
+        self.used = 0
+
+SETTINGS = Settings(Settings(Settings(Settings(Settings(Settings(None))))))
+
+def train(hp, report):
+    innermost = SETTINGS.inner.inner.inner.inner.inner
+    innermost.used += 1
+    report(a=innermost.used)
+"""
+
+
+def test_settings_within_settings_are_put_back_and_change_nothing_by_themselves(worker_of: Any) -> None:
+    worker = worker_of(NESTED)
+    for number in range(3):
+        metrics, end, _ = trial(worker, number)
+        assert metrics == {"a": 1.0}
+        assert end.facts.reproducible

@@ -78,13 +78,16 @@ class Pristine:
     def take(self, homes: Sequence[Home], names: Container[str] | None = None) -> None:
         """Record the values in namespaces that were not seen before, or only these names."""
         for home in homes:
-            if home.name not in self._owners or self._owners[home.name]() is not home.owner:
+            if not self._is_recorded(home):
                 self._owners[home.name] = _held(home.owner)
                 self._values[home.name] = {
                     name: _Value(value)
                     for name, value in home.data().items()
                     if names is None or f"{home.name}.{name}" in names
                 }
+
+    def _is_recorded(self, home: Home) -> bool:
+        return home.name in self._owners and self._owners[home.name]() is home.owner
 
     def traces(self) -> Traces:
         """Return the digests of all recorded values."""
@@ -103,10 +106,14 @@ class Pristine:
     def put_back(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Restore these names to their recorded values and delete new ones; return those that cannot be restored.
 
-        If other code has changed a name since `keep`, its present value is recorded instead.
+        If other code has changed a name since `keep`, its present value is recorded instead. A namespace that is not
+        recorded, such as a module that was put into `sys.modules` by hand, is recorded as it is.
         """
         resisting = set()
         for home in homes:
+            if not self._is_recorded(home):
+                self.take([home])
+                continue
             known, present = self._values.get(home.name, {}), home.data()
             for name in {*present, *known}:
                 full = f"{home.name}.{name}"

@@ -26,7 +26,7 @@ from sweep.author_code import is_author_file
 
 LARGEST_BYTES = 256 * 2**20  # larger arrays are compared by identity, which is safe but slower
 COPIED_BYTES = 16 * 2**20  # of one value; larger ones can be replaced, but not restored in place
-_DEEPEST, _MOST = 8, 20_000
+_DEEPEST, _MOST = 60, 20_000
 _SAMPLED = 2**16  # elements sampled from a larger array to detect changes in place
 _CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodType)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
@@ -154,13 +154,14 @@ class Digester:
         self._left = _MOST
         self.nbytes = 0
 
-    def digest(self, value: Any) -> object:
+    def digest(self, value: Any, owner: object = None) -> object:
+        """Return the digest of a value; ``owner`` stands for one that was made only to be digested, at the limits."""
         self._left -= 1
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             self.nbytes += len(value) if isinstance(value, str | bytes) else 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._left < 0:
-            return Same(value)
+            return Same(value if owner is None else owner)
         self._path.append(id(value))
         try:
             return self._of_parts(value)
@@ -199,14 +200,14 @@ class Digester:
 
     def _of_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
-            return Same(value), *map(self.digest, _get_parts(value))
+            return Same(value), *(self.digest(part, value) for part in _get_parts(value))
         if isinstance(value, types.GeneratorType):
             frame = value.gi_frame
-            return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals)))
+            return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals), value))
         if isinstance(value, itertools.count):
             return "count", repr(value)  # restored as a copy
         if is_open(value):
-            return type(value).__qualname__, self.digest(content_of(value))
+            return type(value).__qualname__, self.digest(content_of(value), value)
         if is_library_object(value):
             return Same(value)
         return self._pickled(value)

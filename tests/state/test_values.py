@@ -1,0 +1,52 @@
+"""Digests of values, by which changes are found."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sweep.state.values import digest
+
+
+class Node:
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+
+
+def _function(inner: object) -> Callable[[], object]:
+    def get(value: object = inner) -> object:
+        return value
+
+    return get
+
+
+NESTED: dict[str, Callable[[Any], object]] = {
+    "objects": Node,
+    "namespaces": lambda inner: types.SimpleNamespace(inner=inner),
+    "functions": _function,
+    "lists": lambda inner: [inner],
+    "mappings": lambda inner: {"inner": inner},
+}
+
+
+@pytest.mark.parametrize("depth", [1, 4, 5, 20, 100])
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_value_that_stays_as_it_is_has_one_digest_however_deep_it_is(kind: str, depth: int) -> None:
+    value: object = [0]
+    for _ in range(depth):
+        value = NESTED[kind](value)
+    assert digest(value) == digest(value)
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_change_is_seen_ten_levels_below(kind: str) -> None:
+    innermost = [0]
+    value: object = innermost
+    for _ in range(10):
+        value = NESTED[kind](value)
+    before = digest(value)
+    innermost.append(1)
+    assert digest(value) != before
