@@ -208,7 +208,9 @@ class LiveView(Closing):
             self.start()
         with self._lock:
             ended = self.standing.observe(event)
-        if ended is None or not isinstance(event, TrialEnded) or event.waits:
+        if ended is None or not isinstance(event, TrialEnded):
+            return
+        if event.waits and event.status is Status.INTERRUPTED:  # it pauses
             return
         if self._lines:
             self._write(self._line(ended))
