@@ -157,18 +157,19 @@ class Digester:
     def digest(self, value: Any, owner: object = None) -> object:
         """Return the digest of a value; ``owner`` stands for one that was made only to be digested, at the limits."""
         self._left -= 1
+        identity = value if owner is None else owner
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             self.nbytes += len(value) if isinstance(value, str | bytes) else 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._left < 0:
-            return Same(value if owner is None else owner)
+            return Same(identity)
         self._path.append(id(value))
         try:
-            return self._of_parts(value)
+            return self._of_parts(value, identity)
         finally:
             self._path.pop()
 
-    def _of_parts(self, value: Any) -> object:
+    def _of_parts(self, value: Any, identity: object) -> object:
         state = generator_state(value)
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
@@ -179,14 +180,14 @@ class Digester:
         if is_layer(value):
             return Same(value), tuple(map(self._of_array, value.variables)), _digest_vocabularies(value)
         if isinstance(value, _CONTAINERS):
-            return self._of_container(value)
+            return self._of_container(value, identity)
         return self._of_object(value)
 
-    def _of_container(self, value: Any) -> object:
+    def _of_container(self, value: Any, identity: object) -> object:
         if isinstance(value, Mapping):
             items = list(value.items())
             if len(items) * 2 > self._left:
-                return "mapping", len(items), self._pickled(dict(items))
+                return "mapping", len(items), self._pickled(dict(items), identity)
             return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
         if isinstance(value, set | frozenset):
             members = frozenset(value)
@@ -195,7 +196,7 @@ class Digester:
             return "set", frozenset(self.digest(part) for part in members)
         parts = list(value)
         if len(parts) > self._left:
-            return type(value).__name__, len(parts), self._pickled(parts)
+            return type(value).__name__, len(parts), self._pickled(parts, identity)
         return type(value).__name__, tuple(map(self.digest, parts))
 
     def _of_object(self, value: Any) -> object:
@@ -210,23 +211,24 @@ class Digester:
             return type(value).__qualname__, self.digest(content_of(value), value)
         if is_library_object(value):
             return Same(value)
-        return self._pickled(value)
+        return self._pickled(value, value)
 
     def _of_array(self, value: Any) -> object:
         array = np.asarray(value)
         self.nbytes += array.nbytes
         if array.dtype.hasobject:
-            return Same(value), self._pickled(array)
+            return Same(value), self._pickled(array, value)
         if array.nbytes > LARGEST_BYTES:
             some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
             return Same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
         return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
-    def _pickled(self, value: object) -> object:
+    def _pickled(self, value: object, identity: object) -> object:
+        """Return a digest of a pickle; if there can be none, that of the object itself."""
         try:
             content = pickle.dumps(value)
         except Exception:  # any error of the object's own code: it cannot be compared by value
-            return Same(value)
+            return Same(identity)
         self.nbytes += len(content)
         return type(value).__qualname__, zlib.crc32(content)
 

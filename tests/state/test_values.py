@@ -50,3 +50,12 @@ def test_a_change_is_seen_ten_levels_below(kind: str) -> None:
     before = digest(value)
     innermost.append(1)
     assert digest(value) != before
+
+
+@pytest.mark.parametrize("kind", NESTED)
+@pytest.mark.parametrize("part", [1, lambda: 1], ids=["numbers", "what cannot be pickled"])
+def test_so_does_one_of_more_parts_than_are_compared(kind: str, part: object) -> None:
+    value = NESTED[kind]({number: [part] for number in range(30_000)})
+    assert digest(value) == digest(value)
+    several = NESTED[kind]([NESTED[kind](dict.fromkeys(range(9_000), part)) for _ in range(5)])
+    assert digest(several) == digest(several)

@@ -47,7 +47,7 @@ def kept_by(author: object, own: frozenset[str]) -> Traces:
 class _Held(values.Digester):
     """A digester that ignores the contents of variables, layers and library objects."""
 
-    def _of_parts(self, value: Any) -> object:
+    def _of_parts(self, value: Any, identity: object) -> object:
         if values.is_variable(value) or values.is_library_object(value) or values.is_layer(value):
             return values.Same(value)
-        return super()._of_parts(value)
+        return super()._of_parts(value, identity)

@@ -294,10 +294,10 @@ class Left:
 class _WithoutCallbacks(values.Digester):
     """A digester that ignores callbacks, whose state is saved separately, and results cached by functions."""
 
-    def _of_parts(self, value: Any) -> object:
+    def _of_parts(self, value: Any, identity: object) -> object:
         if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
             return values.Same(value)
-        return super()._of_parts(value)
+        return super()._of_parts(value, identity)
 
 
 def _give(home: Home, name: str, value: Any) -> None:
