@@ -227,11 +227,11 @@ def train(hp, report):
 """
 
 
-def test_a_module_that_a_trial_loads_by_hand_stays_whole(worker_of: Any, tmp_path: Path) -> None:
-    (tmp_path / "some_plugin.py").write_text("LIMIT = 3\ndef make():\n    return LIMIT\n")
+def test_a_module_that_a_trial_loads_by_hand_is_loaded_again_by_the_next_one(worker_of: Any, tmp_path: Path) -> None:
+    (tmp_path / "some_plugin.py").write_text("MADE = []\ndef make():\n    MADE.append(1)\n    return len(MADE)\n")
     worker = worker_of(BY_HAND)
     try:
-        assert [trial(worker, number)[0] for number in range(3)] == [{"a": 3.0}] * 3
+        assert [trial(worker, number)[0] for number in range(3)] == [{"a": 1.0}] * 3
     finally:
         sys.modules.pop("some_plugin", None)
 

@@ -70,7 +70,7 @@ def _text(text: str) -> Callable[[Path], object]:
 
 
 READERS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
-    "open": (_text("1"), lambda path: open(path).close()),  # noqa: PTH123
+    "open": (_text("1"), lambda path: open(path).close()),  # noqa: PTH123  # it is another way in
     "io.open": (_text("1"), lambda path: io.open(path).close()),  # noqa: UP020  # it is another way in
     "os.open": (_text("1"), lambda path: os.close(os.open(path, os.O_RDONLY))),
     "FileIO": (_text("1"), lambda path: io.FileIO(str(path)).close()),
@@ -211,7 +211,7 @@ def test_what_a_trial_has_written_itself_it_may_read(tmp_path: Path, reads: Read
 
 MAKERS: dict[str, Callable[[Path], object]] = {
     "mkdir": lambda folder: folder.mkdir(exist_ok=True),
-    "makedirs": lambda folder: os.makedirs(folder, exist_ok=True),  # noqa: PTH103
+    "makedirs": lambda folder: os.makedirs(folder, exist_ok=True),  # noqa: PTH103  # it is another way in
     "a temporary file in it": lambda folder: tempfile.NamedTemporaryFile(dir=folder).close(),
     "a file in it": lambda folder: (folder / "other").write_text("1"),
     "symlink": lambda folder: _fails(os.symlink, "elsewhere", folder),

@@ -78,7 +78,7 @@ class Pristine:
     def take(self, homes: Sequence[Home], names: Container[str] | None = None) -> None:
         """Record the values in namespaces that were not seen before, or only these names."""
         for home in homes:
-            if not self._is_recorded(home):
+            if not self.is_recorded(home):
                 self._owners[home.name] = _held(home.owner)
                 self._values[home.name] = {
                     name: _Value(value)
@@ -86,7 +86,8 @@ class Pristine:
                     if names is None or f"{home.name}.{name}" in names
                 }
 
-    def _is_recorded(self, home: Home) -> bool:
+    def is_recorded(self, home: Home) -> bool:
+        """Return whether the values in this namespace were recorded."""
         return home.name in self._owners and self._owners[home.name]() is home.owner
 
     def traces(self) -> Traces:
@@ -106,13 +107,12 @@ class Pristine:
     def put_back(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Restore these names to their recorded values and delete new ones; return those that cannot be restored.
 
-        If other code has changed a name since `keep`, its present value is recorded instead. A namespace that is not
-        recorded, such as a module that was put into `sys.modules` by hand, is recorded as it is.
+        If other code has changed a name since `keep`, its present value is recorded instead. A namespace of which
+        nothing is recorded stays as it is.
         """
         resisting = set()
         for home in homes:
-            if not self._is_recorded(home):
-                self.take([home])
+            if not self.is_recorded(home):
                 continue
             known, present = self._values.get(home.name, {}), home.data()
             for name in {*present, *known}:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -23,6 +25,7 @@ class _Going:
     homes: _Homes
     before_end: Callable[[], None]
     stop_hearing: Callable[[], None]
+    modules: frozenset[str]  # names in `sys.modules` when it began
     left: set[str] | None = None  # names that the trial changed, once it is over; later changes are not its own
 
 
@@ -57,7 +60,8 @@ class StartingValues:
         """
         restore_names()
         self.look(homes, of=of)
-        _going.append(_Going(self._pristine, homes, before_end, imports.hear(listener(self._pristine))))
+        stop_hearing = imports.hear(listener(self._pristine))
+        _going.append(_Going(self._pristine, homes, before_end, stop_hearing, frozenset(sys.modules)))
 
     def look(self, homes: _Homes, *, of: object) -> None:
         """Record the values of names without restoring any."""
@@ -92,7 +96,19 @@ def restore_names() -> None:
         homes, names = trial.homes(), trial.left or set()
         own = names & find_changed_names(trial.found.traces(), traces(homes))  # not what building a model changed
         _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
+        _forget_new_modules(trial, homes)
         resisting.update(trial.found.put_back(homes, names))
+
+
+def _forget_new_modules(trial: _Going, homes: list[Home]) -> None:
+    """Remove the modules that a trial has put into `sys.modules` without importing them.
+
+    The next trial loads them again, as in a fresh process. Modules that were imported are recorded then, and stay.
+    """
+    for home in homes:
+        is_new = isinstance(home.owner, ModuleType) and home.name not in trial.modules
+        if is_new and not trial.found.is_recorded(home) and sys.modules.get(home.name) is home.owner:
+            del sys.modules[home.name]
 
 
 def lines() -> list[str]:

@@ -92,11 +92,11 @@ CELLS = [(carrier, moment) for carrier in CARRIERS for moment in MOMENTS]
 @pytest.mark.parametrize(("carrier", "moment"), sampled(CELLS, 15, several=True))
 def test_the_next_trial_finds_what_the_first_one_found(carrier: str, moment: str, project: Project) -> None:
     project.plan(moment, carrier)
-    outside = os.getcwd(), os.environ.get("KEEPING"), sys.getrecursionlimit()  # noqa: PTH109
+    outside = os.getcwd(), os.environ.get("KEEPING"), sys.getrecursionlimit()  # noqa: PTH109  # as it stands in the process
     cell, name = next(project.cells), "train" if moment == "function" else "Keeping"
     first, end = project.trial(cell, name)
     again, ended = project.trial(cell, name)
-    assert outside == (os.getcwd(), os.environ.get("KEEPING"), sys.getrecursionlimit())  # noqa: PTH109
+    assert outside == (os.getcwd(), os.environ.get("KEEPING"), sys.getrecursionlimit())  # noqa: PTH109  # as it stands in the process
     if end.status != "completed":  # refused, in a fresh process as in a used one
         assert (end.status, end.reason) == (ended.status, ended.reason)
         assert "has changed" in end.reason or "has set" in end.reason
