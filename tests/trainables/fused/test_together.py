@@ -84,7 +84,7 @@ def train(
 
     while going:
         raised |= group.train({member: report(member) for member in going})
-        ended.update((member, state(group, member)) for member in going if member.trial.finished)
+        ended_states(group).update((member, state(group, member)) for member in going if member.trial.finished)
         going = left(group, going, [one for one in going if one not in raised and not one.trial.finished])
         going = [member for member in going if until is None or member.trial.epoch < until]
     return epochs, raised
@@ -97,10 +97,17 @@ def left(group: FusedGroup, members: list[Member], going: list[Member]) -> list[
     return going
 
 
-ended: dict[Member, Any] = {}  # the states of those that have finished, as their workers would save them
+def ended_states(group: FusedGroup) -> dict[Member, Any]:
+    """The states of those that have finished, as their workers would save them.
+
+    They are kept at the group: what trials change in the module of their trainable, which is this one, is put back.
+    """
+    found: dict[Member, Any] = vars(group).setdefault("ended_states", {})
+    return found
 
 
 def state(group: FusedGroup, member: Member) -> Any:
+    ended = ended_states(group)
     return ended[member] if member in ended else group.session_with(member).trial.program.state.arrays()
 
 
