@@ -86,7 +86,7 @@ def draw(number: int) -> Recipe:
     ]
     params = _data(rng) | _numbers(rng)
     if rng.random() < 0.7:
-        params |= _features(rng, params)
+        params |= _draw_rare_parameters(rng, params)
     precision = rng.choices(("float32", *HALF), (8, 1, 1))[0]
     if author == "of_the_model" and "activity" in params["layers"]:
         precision = "float32"  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
@@ -165,8 +165,11 @@ def _numbers(rng: random.Random) -> dict[str, Any]:
     return found
 
 
-def _features(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
-    """Return rare parameters, mostly a few at a time."""
+def _draw_rare_parameters(rng: random.Random, params: dict[str, Any]) -> dict[str, Any]:
+    """Draw values for rarely used parameters; each is included with a small probability.
+
+    Parameters that exclude each other or do not suit the target are dropped.
+    """
     found: dict[str, Any] = {}
     for name, values, chance in (
         ("sam_rho", (0.0, 0.02, 0.1), 0.12),

@@ -105,7 +105,10 @@ def _digits() -> tuple[Numbers, Labels, Numbers, Labels]:
 
 
 def _noisy() -> tuple[Numbers, Labels, Numbers, Labels]:
-    """Return few examples, of which a tenth has random labels; a long training memorizes them."""
+    """Return a small classification data set for training and validation, with a tenth of the labels drawn at random.
+
+    A long training memorizes the wrong labels, so its validation loss rises again.
+    """
     x, y = make_classification(2400, 40, n_informative=8, n_classes=4, flip_y=0.1, class_sep=1.4, random_state=0)
     return x[:800], y[:800], x[1200:], y[1200:]
 

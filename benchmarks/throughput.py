@@ -80,7 +80,7 @@ def meet(gate: str, trials: int) -> float:
     return time.perf_counter()
 
 
-def pause(began: float, epochs: int, pause_s: float) -> None:
+def wait_until_due(began: float, epochs: int, pause_s: float) -> None:
     """Wait until the time at which ``epochs`` epochs are due; a trial that is late does not wait."""
     time.sleep(max(began + epochs * pause_s - time.perf_counter(), 0.0))
 
@@ -96,7 +96,7 @@ class Trivial:
     def train(self, report: Report) -> None:
         while self.done < self.given.epochs:
             self.done += 1
-            pause(self.began, self.done, self.pause_s)
+            wait_until_due(self.began, self.done, self.pause_s)
             metrics = {f"m{i}": i + 1 / self.done for i in range(10)}
             if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=1e-4)):
                 return
@@ -120,7 +120,7 @@ class Plain(tune.Trainable):
 
     def step(self) -> dict[str, float]:
         self.began = self.began or meet(self.config["gate"], self.config["trials"])
-        pause(self.began, self.iteration + 1, self.config["pause_s"])
+        wait_until_due(self.began, self.iteration + 1, self.config["pause_s"])
         return {f"m{i}": i + 1 / self.iteration if self.iteration else 1.0 for i in range(10)}
 
 

@@ -160,7 +160,7 @@ class Trainable(Protocol):
     """A model and its data. A worker creates one object and trains one trial after another with it.
 
     A class without these methods may set ``__trainable__`` to a callable that turns an object of the class into a
-    `Trainable`, as `KerasTrainable` does with its `Session`.
+    `Trainable`, as `KerasTrainable` does with its `TrialSession`.
 
     Any method may raise `Diverged`, `Stopped` or `OutOfMemory`; any other exception fails the trial. After
     `OutOfMemory`, a new object receives the trial with ``accumulate`` doubled.

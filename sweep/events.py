@@ -276,7 +276,7 @@ def decode(line: bytes) -> Event:
             if not isinstance(event, SessionStarted):  # the format of a session is checked first, below
                 return event
     try:
-        record = natural(_JSON.decode(line.decode("ascii")))
+        record = convert_from_json_types(_JSON.decode(line.decode("ascii")))
     except (ValueError, RecursionError) as error:
         raise NotJson(f"damaged record ({error})") from error
     if not isinstance(record, dict):
@@ -307,16 +307,16 @@ def convert_to_json_types(value: object) -> object:
     _refuse_type(value, "bool, int, float, str, list, mapping or None")
 
 
-def natural(value: object) -> object:
+def convert_from_json_types(value: object) -> object:
     """Return the inverse of `convert_to_json_types`."""
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
         return value[1:] if value.startswith("\\") and _looks_non_finite(value) else value
     if isinstance(value, dict):
-        return {name: natural(item) for name, item in value.items()}
+        return {name: convert_from_json_types(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [natural(item) for item in value]
+        return [convert_from_json_types(item) for item in value]
     return value
 
 

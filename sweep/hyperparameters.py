@@ -215,7 +215,7 @@ def _make_tuple(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-def _reading_all(method: Any) -> Any:
+def _counts_as_reading_all(method: Any) -> Any:
     """Wrap a method of `RecordedParams` that uses the whole mapping, so that it counts as a read of all parameters."""
 
     def reading(watched: RecordedParams, *given: Any) -> Any:
@@ -244,8 +244,8 @@ class RecordedParams(dict[str, Value]):
         self.seen.add(name)
         return super().get(name, default)
 
-    __iter__, keys, values, items = map(_reading_all, (dict.__iter__, dict.keys, dict.values, dict.items))
-    copy, __or__, __ror__, __eq__ = map(_reading_all, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
+    __iter__, keys, values, items = map(_counts_as_reading_all, (dict.__iter__, dict.keys, dict.values, dict.items))
+    copy, __or__, __ror__, __eq__ = map(_counts_as_reading_all, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
         return dict, (dict(dict.items(self)),)  # a pickled copy is a plain dict, which records nothing
@@ -470,7 +470,10 @@ class Hyperparameters(Declaring):
         return all(self._same(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | ReadMark:
-        """Return the value, or `ReadMark.ABSENT`, without adding to any record."""
+        """Return the value, or `ReadMark.ABSENT`.
+
+        The parameter counts as read, but nothing is added to the records of `recording`.
+        """
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 

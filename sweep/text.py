@@ -74,7 +74,7 @@ def money(amount: float) -> str:
     return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
 
 
-def setting(value: object) -> str:
+def format_setting(value: object) -> str:
     """Format a hyperparameter's value for a table or a line; line breaks and the like in a text are escaped."""
     if type(value) is float:
         return figure(value)
@@ -83,7 +83,7 @@ def setting(value: object) -> str:
 
 def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:
     """Format the parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
-    return " ".join(f"{name}={setting(params[name])}" for name in names if name in params)
+    return " ".join(f"{name}={format_setting(params[name])}" for name in names if name in params)
 
 
 def duration(seconds: float) -> str:

@@ -66,9 +66,9 @@ def other_tests_are_not_imported(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def changes_for_good_end_with_their_test() -> Iterator[None]:
-    """Forget what trials of a test have changed in its modules for good, or found to change by itself.
+    """Forget which names the trials of a test could not restore, and which change by themselves.
 
-    Later trials of the process would say so.
+    Otherwise later trials in this process would report them.
     """
     yield
     trials.resisting.clear()

@@ -11,12 +11,12 @@ from sweep.text import (
     counted,
     duration,
     figure,
+    format_setting,
     format_settings,
     moment,
     printable,
     roughly,
     score,
-    setting,
     shortened,
     trials_named,
 )
@@ -90,8 +90,8 @@ def test_settings_read_like_the_file():
     params = {"lr": 1e-3, "n": 123456, "aug": "low", "layers": [8, 4], "on": True, "none": None}
     text = "lr=0.001 n=123456 aug=low layers=[8, 4] on=true none=null"
     assert format_settings(params, (*params, "absent")) == text
-    assert setting("[red]") == "[red]"
-    assert setting("two\nlines") == r"two\nlines"
+    assert format_setting("[red]") == "[red]"
+    assert format_setting("two\nlines") == r"two\nlines"
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ class TrialSession(Joining):
         if trial.program.kept:
             author.live = trial.program.live
             author.live.set(trial.hp)
-        attributes.replace_attributes(author, OWN, {**self._data.bare, **trial.structure.attributes})
+        attributes.replace_all(author, OWN, {**self._data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one, judging by its parameters."""
@@ -391,7 +391,7 @@ class TrialSession(Joining):
         if kept is not None:
             return kept
         record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
-        attributes.replace_attributes(self._author, OWN, self._data.bare)
+        attributes.replace_all(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording(record, seeds_on_host=not (fit or served))
@@ -449,7 +449,7 @@ class TrialSession(Joining):
         if not self._begin_as_new(structure, program, hp, seed):
             self._programs.remove(program)
             return None
-        attributes.replace_attributes(self._author, OWN, {**self._data.bare, **structure.attributes})
+        attributes.replace_all(self._author, OWN, {**self._data.bare, **structure.attributes})
         structure.made.have()
         return kept
 
@@ -475,7 +475,7 @@ class TrialSession(Joining):
         if structure.drew:
             return False
         record = origins.CreatedVariables(seed)
-        attributes.replace_attributes(self._author, OWN, self._data.bare)
+        attributes.replace_all(self._author, OWN, self._data.bare)
         to_copy = not program.parts.follows(program.state)
         with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
             self._copy_fitted()

@@ -2,7 +2,7 @@
 
 from sweep.analysis.lineage import LineageStep, lineage_of
 from sweep.analysis.outline import BudgetLimits, Outline
-from sweep.analysis.sweep_rows import Sweep, Trial, first_failure, of_tables, read_sweep
+from sweep.analysis.sweep_rows import Sweep, Trial, first_failure, make_sweep, read_sweep
 
 __all__ = [
     "BudgetLimits",
@@ -12,6 +12,6 @@ __all__ = [
     "Trial",
     "first_failure",
     "lineage_of",
-    "of_tables",
+    "make_sweep",
     "read_sweep",
 ]

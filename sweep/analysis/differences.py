@@ -1,4 +1,4 @@
-"""In what sweeps and configurations that are compared differ: objectives, code, parameters."""
+"""The differences between compared sweeps or configurations: objectives, code, parameters."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _describe_objectives(objectives: Objectives) -> str:
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
 
 
-def of_other_code(sweeps: Sequence[Sweep]) -> str:
-    """Describe in what trainings differ besides their parameters, such as code or packages; "" if nothing is known."""
+def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
+    """Describe how trainings differ apart from their parameters, such as in code or packages; "" if not known to."""
     mixed = [sweep.name for sweep in sweeps if sweep.info.is_mixed]
     told = []
     if mixed:
@@ -53,7 +53,7 @@ def of_other_code(sweeps: Sequence[Sweep]) -> str:
     return " ".join(told)
 
 
-def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """Return the parameters that differ between the configurations or are missing in some, in the file's order."""
     names = dict.fromkeys(name for one in params for name in one)
     differing = []

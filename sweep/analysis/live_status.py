@@ -128,10 +128,11 @@ class LogReader:
         return min(self._offset / size, 1.0) if size else 1.0
 
     def more(self) -> list[Event] | None:
-        """Return the next events, about a megabyte at most; an empty list if the log has no more or does not exist yet.
+        """Return the next events of the log, about a megabyte at most.
 
-        Returns None if the log was replaced (repaired, truncated, rewritten): discard all earlier events, the next call
-        starts from the beginning. Raises `StoreError` if the log is damaged.
+        Returns an empty list if there are no new events, or no log yet. Returns None if the log was replaced
+        (repaired, truncated or rewritten): then discard all earlier events; the next call starts from the beginning.
+        Raises `StoreError` if the log is damaged.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
             with suppress(StoreAway):  # the next refresh may succeed

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
-from sweep.analysis.differences import of_other_code, same_objectives, varying
+from sweep.analysis.differences import describe_other_differences, list_varying_parameters, same_objectives
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
@@ -228,8 +228,8 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     ranked = [
         structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
     ]
-    names = varying([row.params for row in ordered])
-    ranking = Ranking(objectives, names, tuple(ranked), other_code=of_other_code(sweeps))
+    names = list_varying_parameters([row.params for row in ordered])
+    ranking = Ranking(objectives, names, tuple(ranked), other_code=describe_other_differences(sweeps))
     if confirmed:
         return _add_confirmation(ranking, confirmed)
     return _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))

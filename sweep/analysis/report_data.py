@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sweep.analysis.sweep_rows import Sweep, Trial, of_tables
+from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.events import ERRORED, Status
 from sweep.prices import COST
 from sweep.space.objectives import objective
@@ -324,7 +324,7 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 
     running = folder.is_running()
     read = reading.read_tables(folder)
-    sweep = of_tables(folder, read, name)
+    sweep = make_sweep(folder, read, name)
     errors = reading.read_columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
     return ReportData(

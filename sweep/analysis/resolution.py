@@ -14,7 +14,7 @@ from sweep.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class DetectionLimits:
     """Detectable differences of two configurations in the first objective, in its units; None if unknown."""
 
     by_seeds: float | None  # that their seeds show about half the time
@@ -28,7 +28,7 @@ class Resolution:
         return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
 
 
-def resolution_of(ranking: Ranking, read: Tables, seeds: int) -> Resolution:
+def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> DetectionLimits:
     """Return which differences to the best configuration can be detected if both are trained with ``seeds`` seeds.
 
     The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one.
@@ -40,4 +40,4 @@ def resolution_of(ranking: Ranking, read: Tables, seeds: int) -> Resolution:
     if spread is not None and seeds >= LEAST:
         by_seeds = detectable_difference(spread, seeds, configurations=2)
     examples = noise_of(ranking, read)
-    return Resolution(by_seeds, None if examples is None else examples.difference, spread, examples)
+    return DetectionLimits(by_seeds, None if examples is None else examples.difference, spread, examples)

@@ -73,12 +73,12 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     """Return the result of `measure_rungs` for the sweep in a folder. Raises `StoreError`."""
-    from sweep.analysis.sweep_rows import of_tables
+    from sweep.analysis.sweep_rows import make_sweep
     from sweep.store import reading
 
     objectives = folder.read_info().objectives
     read = reading.read_tables(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
-    return measure_rungs(of_tables(folder, read), read)
+    return measure_rungs(make_sweep(folder, read), read)
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:

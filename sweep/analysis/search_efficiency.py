@@ -175,7 +175,7 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # If no epoch comes before the last one, the first is used for the control only.
-    rungs = tuple(_measure_rung(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
+    rungs = tuple(_measure_prediction(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
     control = _control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
@@ -250,10 +250,11 @@ def _means(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     return means
 
 
-def _measure_rung(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
-    """Return how well an epoch predicts the end.
+def _measure_prediction(epoch: int, epoch_losses: Floats, losses: Floats, done: Places) -> RungPrediction:
+    """Return how well the losses at an epoch predict the final losses.
 
-    The correlation is over completed configurations; the best one's rank is among all that reached the epoch.
+    The correlation is over the completed configurations, given as places in ``losses``, best first. The rank of the
+    best one is among all configurations that reached the epoch.
     """
     reached = done[np.isfinite(epoch_losses[done])]
     loss_of_best = epoch_losses[done[0]]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweep.analysis.differences import varying
+from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.live_status import LogReader
-from sweep.analysis.sweep_rows import Sweep, Trial, of_tables
+from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
@@ -44,7 +44,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
     its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
     (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING.
     """
-    sweep = of_tables(folder, read)
+    sweep = make_sweep(folder, read)
     space = space_of(folder)
     return study(
         folder.name,
@@ -72,7 +72,7 @@ def space_of(folder: ResultsFolder) -> Space | None:
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
     """Return the searched parameters with their domains; if the space is unknown, those that vary, without domains."""
     if space is None:
-        return dict.fromkeys(varying(seen))
+        return dict.fromkeys(list_varying_parameters(seen))
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
@@ -167,7 +167,7 @@ class FollowedSweep:
 
         objective = f"metric.{self.objectives[0][0]}"
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
-        sweep = of_tables(self._folder, read)
+        sweep = make_sweep(self._folder, read)
         told = recorded_study(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)

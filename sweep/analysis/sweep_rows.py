@@ -75,10 +75,10 @@ def read_sweep(folder: ResultsFolder) -> Sweep:
     """Read the present state of the sweep in a folder. Raises `StoreError`."""
     from sweep.store import reading
 
-    return of_tables(folder, reading.read_tables(folder, metrics=()))
+    return make_sweep(folder, reading.read_tables(folder, metrics=()))
 
 
-def of_tables(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
+def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
     """Make the sweep in a folder from tables that were read; ``name`` replaces its own name."""
     from sweep.store import reading
 
@@ -126,9 +126,10 @@ def _trial(row: Sequence[object]) -> Trial:
 def _mappings(
     columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
 ) -> Sequence[object]:
-    """Return for each row a dict of some columns, by their names without the prefix; nulls are left out.
+    """Return a dict for each row, with the values of the columns ``names`` by their names without the prefix.
 
-    ``nulls`` is the column `NULL_PARAMS`: the names of parameters whose value is null, which are kept.
+    Nulls are left out, except for the parameters whose value is null. These are named in ``nulls``, the column
+    `NULL_PARAMS`.
     """
     if not names:
         return [{} for _ in range(count)]

@@ -20,10 +20,10 @@ from sweep.space.objectives import objective
 from sweep.statistics.power import LEAST
 from sweep.statistics.verdicts import TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder, folders
-from sweep.text import counted, printable, score, setting, shortened, trials_named
+from sweep.text import counted, format_setting, printable, score, shortened, trials_named
 
 
-def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
+def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
     """Return the answer of a confirmation, a sentence each.
 
     It says whether the baseline is beaten and by how much, which configuration is best, and how far the search
@@ -109,13 +109,13 @@ def _span(difference: float, low: float, high: float) -> str:
 NAMED = 8  # maximum number of parameters of a configuration that are written out
 
 
-def sentence(ranking: Ranking, *, running: bool = False) -> str:
+def summarize_ranking(ranking: Ranking, *, running: bool = False) -> str:
     """Return the answer that a ranking gives, as plain text.
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
     """
     found = _format_answer(ranking, running=running) + _without_luck(ranking)
-    data = of_other_data(trial for row in ranking.rows for trial in row.trials)
+    data = warn_about_different_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, data, ranking.other_code)))
 
 
@@ -123,7 +123,7 @@ SHOWN = 12  # number of characters of a fingerprint in a message
 MOST_STATES = 3  # maximum number of fingerprints that are named
 
 
-class Seen(NamedTuple):
+class TrialData(NamedTuple):
     """The data of a trial; the fields have the names of those in `Trial`."""
 
     sweep: str
@@ -132,13 +132,13 @@ class Seen(NamedTuple):
     data_reads: str | None
 
 
-def of_other_data(trials: Iterable[Seen | Trial]) -> str:
+def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
     """Return a warning that trials have seen different data, and what to do; "" if none is known to have.
 
     Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
     compared.
     """
-    seen: dict[str, dict[str, list[Seen | Trial]]] = {}
+    seen: dict[str, dict[str, list[TrialData | Trial]]] = {}
     for one in sorted(trials, key=lambda one: (one.sweep, one.trial)):
         if one.data is not None and one.data_reads is not None:
             seen.setdefault(one.data_reads, {}).setdefault(one.data, []).append(one)
@@ -157,7 +157,7 @@ def of_other_data(trials: Iterable[Seen | Trial]) -> str:
     )
 
 
-def _name_trials(trials: Sequence[Seen | Trial], *, with_sweeps: bool) -> str:
+def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> str:
     """Return the numbers of trials as text, sweep by sweep; ``with_sweeps`` adds the name of each sweep."""
     numbers: dict[str, list[int]] = {}
     for trial in trials:
@@ -192,13 +192,15 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
     if ranking.confirmed is not None:
-        return begin + " ".join(confirmed_sentences(ranking.confirmed, _name_configuration(ranking.best[0], ranking)))
-    begin += _beside_baseline(ranking)
+        return begin + " ".join(
+            summarize_confirmation(ranking.confirmed, _name_configuration(ranking.best[0], ranking))
+        )
+    begin += _compare_with_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
 
 
-def _beside_baseline(ranking: Ranking) -> str:
+def _compare_with_baseline(ranking: Ranking) -> str:
     """Return how the best configuration compares with the baseline; "" without one, or with several objectives."""
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
@@ -245,18 +247,21 @@ def _front(ranking: Ranking) -> str:
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
         alone = _name_configuration(rows[0], ranking)
-        return f"{alone} is best in {names} at once, of {of} configurations that completed." + _behind(ranking)
+        return f"{alone} is best in {names} at once, of {of} configurations that completed." + _describe_dominated(
+            ranking
+        )
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
         ends.append(f"{metric} {score(best.scores[at].mean)} with {_name_configuration(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
-        f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}.{_behind(ranking)}"
+        f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}."
+        f"{_describe_dominated(ranking)}"
     )
 
 
-def _behind(ranking: Ranking) -> str:
+def _describe_dominated(ranking: Ranking) -> str:
     """Return what the verdicts say of the configurations behind the Pareto front; "" if there are none."""
     others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
     if not others:
@@ -280,15 +285,15 @@ def _single(ranking: Ranking) -> str:
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
-    return f"{reached}. {_beside(best, others, ranking)}"
+    return f"{reached}. {_compare_with_others(best, others, ranking)}"
 
 
-def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
+def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return how the best configuration compares with the others."""
     if not others:
         return "No other configuration completed to compare it with."
     if best.verdict is not Verdict.BEST:
-        return _untold(others, ranking)
+        return _explain_missing_verdict(others, ranking)
     ties = [row for row in others if row.verdict is Verdict.TIES]
     worse = [row for row in others if row.verdict is Verdict.WORSE]
     undecided = [row for row in others if row.verdict is Verdict.UNDECIDED]
@@ -304,7 +309,7 @@ def _beside(best: RankedConfiguration, others: Sequence[RankedConfiguration], ra
     return " ".join(parts)
 
 
-def _untold(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
+def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return why there is no verdict on the best configuration, and what would help."""
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
@@ -359,7 +364,7 @@ def _trainings(row: RankedConfiguration) -> str:
 
 
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
-    parts = [f"{name}={setting(row.params[name])}" for name in ranking.varying if name in row.params]
+    parts = [f"{name}={format_setting(row.params[name])}" for name in ranking.varying if name in row.params]
     more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
     told = ", ".join(parts[:NAMED]) + more
     where = trials_named([trial.trial for trial in row.trials])
@@ -373,7 +378,7 @@ def _describe_interval(interval: tuple[float, float] | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class SweepSummary:
     """One sweep of a list; a damaged one has only its name, path, state and the reason."""
 
     name: str
@@ -395,23 +400,23 @@ class Listed:
     other_code: str = ""  # in what its trainings differ besides parameters, such as code
 
 
-def listed_sweeps(results_dir: Path) -> list[Listed]:
+def listed_sweeps(results_dir: Path) -> list[SweepSummary]:
     """Return all sweeps in a folder by the time of their start; those without one, such as damaged ones, last."""
     found = [summarize_sweep(folder) for folder in folders(results_dir)]
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
-def summarize_sweep(folder: ResultsFolder) -> Listed:
+def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     """Return the entry of a sweep for a list."""
     name, path = folder.name, folder.place
     try:
         sweep = read_sweep(folder)
     except StoreError as error:
-        return Listed(name=name, path=path, state="damaged", trials={}, reason=str(error))
+        return SweepSummary(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])
     best = next(iter(ranking.best), None)
     metric, goal = sweep.objectives[0] if sweep.objectives else (None, None)
-    return Listed(
+    return SweepSummary(
         name=name,
         path=path,
         state=sweep.state,
@@ -426,6 +431,6 @@ def summarize_sweep(folder: ResultsFolder) -> Listed:
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
         cost=sweep.cost,
-        other_data=of_other_data(sweep.trials),
+        other_data=warn_about_different_data(sweep.trials),
         other_code=ranking.other_code,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import pandas as pd
 
-from sweep.analysis import Sweep, lineage_of, of_tables
+from sweep.analysis import Sweep, lineage_of, make_sweep
 from sweep.analysis.ranking import Ranking, make_columns, rank
 from sweep.api.display import html, line
 from sweep.errors import InputError
@@ -78,7 +78,7 @@ class LoadedSweep:
     def sweeps(self) -> tuple[Sweep, ...]:
         """The sweeps with their trials, as a ranking needs them."""
         each = zip(self.folders, self._tables, told_apart(self.folders), strict=True)
-        return tuple(of_tables(*one) for one in each)
+        return tuple(make_sweep(*one) for one in each)
 
     @property
     def name(self) -> str:

@@ -33,10 +33,10 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
     found = (folder for one in names for folder in _find_results_folders(local(results), one))
-    return loaded([*told_apart(found).values()])
+    return load_folders([*told_apart(found).values()])
 
 
-def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
+def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Load the results in these folders."""
     tables = [reading.read_tables(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]

@@ -24,7 +24,7 @@ from rich.text import Text
 from sweep import analysis
 from sweep import spec as specs
 from sweep.api import LoadedSweep, trainables
-from sweep.api.loading import loaded
+from sweep.api.loading import load_folders
 from sweep.api.trainables import NamedTrainable, claim_process, kept_process
 from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
@@ -421,7 +421,7 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Named
         raise StoreError(f"{outcome.fault}; {again}")
     if outcome.interrupted:
         raise KeyboardInterrupt(f"the sweep was interrupted; {again}")
-    found = replace(loaded([outcome.folder]), _trainable=given.itself)
+    found = replace(load_folders([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
         raise SweepError(
             f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({folder.called!r}).trials"

@@ -64,7 +64,7 @@ class _Commands(click.Group):
         try:
             return super().make_context(*args, **extra)
         except OSError as error:
-            _end_by(error)
+            _exit_with_os_error(error)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -83,7 +83,7 @@ class _Commands(click.Group):
             _complain("interrupted")
             sys.exit(interruption.CODE)
         except OSError as error:
-            _end_by(error)
+            _exit_with_os_error(error)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -101,17 +101,17 @@ def _complain(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _end_by(error: OSError) -> NoReturn:
+def _exit_with_os_error(error: OSError) -> NoReturn:
     """Exit with a one-line message for an operating system error that no command has handled."""
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe
     if os.environ.get(WHOLE):
         raise error
-    _complain(f"error: {printable(_said_by_system(error))}")
+    _complain(f"error: {printable(_describe_os_error(error))}")
     sys.exit(WRONG_INPUT)
 
 
-def _said_by_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """Describe an operating system error that no command has handled: the file and what is wrong with it."""
     files = [os.fsdecode(file) for file in (error.filename, error.filename2) if isinstance(file, str | bytes)]
     if output.failed_by(error):

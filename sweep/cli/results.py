@@ -72,9 +72,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     for called, folder in folders.items():
         metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
         tables = reading.read_tables(folder, [*columns, *metrics])
-        read.append((analysis.of_tables(folder, tables, called), tables))
+        read.append((analysis.make_sweep(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
-    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders.values()))
+    answer = verdict.summarize_ranking(ranked, running=any(folder.is_running() for folder in folders.values()))
     steps: Sequence[analysis.LineageStep] = ()
     noise = None
     if len(read) == 1:

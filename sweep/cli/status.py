@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sweep.analysis.live_status import LogReader
-    from sweep.analysis.verdict import Listed
+    from sweep.analysis.verdict import SweepSummary
     from sweep.render.live import LiveView
     from sweep.runner.resuming import ResumableSweep
     from sweep.spec import Spec
@@ -78,7 +78,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     click.echo(printable("\n".join(lines)))
 
 
-def _describe_trials(summary: Listed, spec: Spec, total: int | None) -> list[str]:
+def _describe_trials(summary: SweepSummary, spec: Spec, total: int | None) -> list[str]:
     """Return lines about the state of the sweep, the number of its trials and the best one."""
     counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
     reason = f": {summary.reason}" if summary.reason else ""
@@ -93,7 +93,7 @@ def _describe_trials(summary: Listed, spec: Spec, total: int | None) -> list[str
     return lines
 
 
-def _has_work_left(summary: Listed, total: int | None) -> bool:
+def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
     if total is None or sum(summary.trials.values()) < total:
         return True
     return any(summary.trials.get(status) for status in UNFINISHED)

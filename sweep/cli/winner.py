@@ -65,7 +65,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 
         formats = [name.strip() for name in exporting["formats"].split(",") if name]
         winner = winners.export_winner(folder, target, trial, which, formats)
-    answer = verdict.sentence(ranking, running=folder.is_running())
+    answer = verdict.summarize_ranking(ranking, running=folder.is_running())
     _print_answer(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 
 

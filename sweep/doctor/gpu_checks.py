@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sweep.doctor.findings import Finding, Severity
 from sweep.doctor.nvidia import Gpu, Nvidia, Process
-from sweep.doctor.probes import MODULE, CollectiveResult, DeviceResult, ProbeFailure, Shared, TensorFlow
+from sweep.doctor.probes import MODULE, CollectiveResult, DeviceResult, MemoryShareResult, ProbeFailure, TensorFlow
 from sweep.doctor.programs import MISSING, Run
 from sweep.text import counted
 
@@ -367,7 +367,7 @@ def mps(found: Mps) -> Iterator[Finding]:
         yield Finding("mps", Severity.NOTE, what, todo)
 
 
-def check_memory_limit(name: str, tried: Shared | ProbeFailure) -> Iterator[Finding]:
+def check_memory_limit(name: str, tried: MemoryShareResult | ProbeFailure) -> Iterator[Finding]:
     """Report whether a process stays within its share of a GPU's memory."""
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"

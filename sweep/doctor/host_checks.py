@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from sweep import keras_backend
 from sweep.contract import cpus, memory_bytes
 from sweep.doctor.findings import Finding, Severity
-from sweep.doctor.probes import Met, ProbeFailure, Resources, TensorFlow
+from sweep.doctor.probes import NodePairResult, ProbeFailure, Resources, TensorFlow
 from sweep.store.sweep_info import DISTRIBUTION, version_of
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
@@ -175,7 +175,7 @@ def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def check_node_pairs(met: tuple[Met, ...] | ProbeFailure) -> Iterator[Finding]:
+def check_node_pairs(met: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(met, ProbeFailure):

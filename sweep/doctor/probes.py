@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.doctor.programs import Ran, Run
+from sweep.doctor.programs import CommandResult, Run
 
 MODULE = "trainables.doctor.device_probe"
 CLUSTER_MODULE = "sweep.backends.ray_tune.doctor"
@@ -53,7 +53,7 @@ class CollectiveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class MemoryShareResult:
     """The results of a process with a share of a GPU."""
 
     limit_bytes: float
@@ -70,7 +70,7 @@ class ProbeFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class NodePairResult:
     """Two nodes that computed a sum together, or the reason why they could not."""
 
     nodes: tuple[str, str]
@@ -123,12 +123,12 @@ def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -
     return CollectiveResult(tuple(answer["sums"]), answer["examples_per_s"])
 
 
-def probe_memory_share(run: Run, timeout_s: float) -> Shared | ProbeFailure:
+def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeFailure:
     """Run a process that may use a quarter of the first GPU and asks for more."""
     _, answer = _run_probe(run, timeout_s, MODULE, "share")
     if isinstance(answer, ProbeFailure):
         return answer
-    return Shared(answer["limit_bytes"], answer["refused"], answer["works"])
+    return MemoryShareResult(answer["limit_bytes"], answer["refused"], answer["works"])
 
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
@@ -150,7 +150,9 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailur
     return answer["cpus"], answer["gpus"]
 
 
-def probe_node_pairs(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | ProbeFailure:
+def probe_node_pairs(
+    run: Run, timeout_s: float, address: str, most_s: float
+) -> tuple[NodePairResult, ...] | ProbeFailure:
     """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
 
     Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
@@ -160,24 +162,24 @@ def probe_node_pairs(run: Run, timeout_s: float, address: str, most_s: float) ->
         return answer
     met = []
     for pair in answer["pairs"]:
-        ran = [Ran(*one) for one in pair["ran"]]
+        ran = [CommandResult(*one) for one in pair["ran"]]
         met.append(_met(pair["nodes"], ran))
     return tuple(met)
 
 
-def _met(nodes: list[str], ran: list[Ran]) -> Met:
+def _met(nodes: list[str], ran: list[CommandResult]) -> NodePairResult:
     both = (nodes[0], nodes[1])
     for node, one in zip(nodes, ran, strict=True):
         if one.code != 0:
-            return Met(both, failure=f"on {node}: {one.reason}")
+            return NodePairResult(both, failure=f"on {node}: {one.reason}")
     try:
         found = json.loads(ran[0].out.strip().splitlines()[-1])
-        return Met(both, found["latency_s"], found["bytes_per_s"])
+        return NodePairResult(both, found["latency_s"], found["bytes_per_s"])
     except (IndexError, KeyError, json.JSONDecodeError):
-        return Met(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
+        return NodePairResult(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
 
 
-def _run_probe(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:
+def _run_probe(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[CommandResult, Any]:
     ran = run([sys.executable, "-m", module, *arguments], timeout_s)
     lines = ran.out.strip().splitlines()
     if ran.code != 0 or not lines:

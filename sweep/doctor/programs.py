@@ -1,4 +1,4 @@
-"""Programs that the doctor runs; they may fail, abort or hang."""
+"""Runs commands for the doctor in processes of their own; they may fail, abort or hang."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """The result of a program; ``code`` is None after a timeout, and negative after a signal."""
 
     code: int | None
@@ -46,11 +46,11 @@ class Ran:
         return _PREFIX.sub("", lines[-1]).strip() if lines else None
 
 
-Run: TypeAlias = Callable[[Sequence[str], float], Ran]
+Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]
 """Runs a program with a timeout in seconds."""
 
 
-def run_command(command: Sequence[str], timeout_s: float) -> Ran:
+def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
     """Run a program in its own session, which is killed as a whole after the timeout."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
     try:
@@ -64,18 +64,18 @@ def run_command(command: Sequence[str], timeout_s: float) -> Ran:
             start_new_session=True,
         )
     except FileNotFoundError:
-        return Ran(MISSING, "")
+        return CommandResult(MISSING, "")
     except OSError as error:
-        return Ran(MISSING - 1, "", str(error))
+        return CommandResult(MISSING - 1, "", str(error))
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         out, err = _kill_process(process)
-        return Ran(None, out, err)
+        return CommandResult(None, out, err)
     finally:
         if process.poll() is None:
             _kill_process(process)
-    return Ran(process.returncode, out, err)
+    return CommandResult(process.returncode, out, err)
 
 
 def _kill_process(process: subprocess.Popen[str]) -> tuple[str, str]:

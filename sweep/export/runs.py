@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.analysis import Sweep, Trial, of_tables
+from sweep.analysis import Sweep, Trial, make_sweep
 from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
 from sweep.events import Params
@@ -104,7 +104,7 @@ class SweepState:
 def read_sweep_state(folder: ResultsFolder) -> SweepState:
     """Read everything that can be exported from a sweep. Raises `StoreError`."""
     tables = reading.read_tables(folder)
-    sweep = of_tables(folder, tables)
+    sweep = make_sweep(folder, tables)
     info = folder.read_info()
     named = f"{info.name}\n{tables.history.started!r}"
     identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()

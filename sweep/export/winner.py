@@ -102,7 +102,7 @@ def _usage(facts: CardFacts) -> str:
 def _result(facts: CardFacts) -> list[str]:
     kept = facts.kept
     row = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
-    answer = verdict.sentence(facts.ranking)
+    answer = verdict.summarize_ranking(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
     rows = [
         (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))

@@ -43,7 +43,9 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     if path is None:
         for folder in search.folders if top_package(module) in OURS else ():
             if (folder / top_package(module)).is_dir() and folder != _HOME:
-                raise InputError.one("trainable", *_hidden(top_package(module), folder / top_package(module)))
+                raise InputError.one(
+                    "trainable", *_describe_name_clash(top_package(module), folder / top_package(module))
+                )
         raise InputError.one(
             "trainable",
             f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
@@ -104,7 +106,7 @@ class _Closure:
         ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")
         hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
         if hides and hides.resolve() != ours.resolve():
-            raise InputError.one("trainable", *_hidden("sweep", hides))
+            raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path
@@ -176,7 +178,9 @@ class _Closure:
             if name == top and not place.folders:
                 self._unknown[f"{name} is imported, and lies in no file"] = None
             if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
-                raise InputError.one("trainable", *_hidden(top, place.folders[0] if place.folders else place.file))
+                raise InputError.one(
+                    "trainable", *_describe_name_clash(top, place.folders[0] if place.folders else place.file)
+                )
             return False
         owner = None if place.entry is None else self._distributions.owner(place.entry, path)
         if owner is None or owner.is_editable or top in OURS:
@@ -186,7 +190,7 @@ class _Closure:
         return False
 
 
-def _hidden(top: str, place: Path | None) -> tuple[str, str]:
+def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
     """Return what is wrong with a user's package that is named like one of sweep's, and a hint."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 

@@ -123,10 +123,10 @@ class Source:
         return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
 
     def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
-        """Return the names among ``names`` that a function, or a class without `KerasTrainable`, certainly never reads.
+        """Return those facts about the trial in ``names``, such as ``fold``, that the trainable certainly never reads.
 
-        They are facts about the trial, such as ``fold``: attributes of ``report`` or of the assignment, or with
-        ``group`` the keys of the mapping of that name.
+        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping of that name.
+        The trainable is a function, or a class without `KerasTrainable`; for others, nothing is certain.
         """
         theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
         definition = unconditional.definition(self.trainable, self.trees)

@@ -22,7 +22,7 @@ from sweep.space.early_terminate import PausingRule
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST_SEEDS
-from sweep.text import counted, duration, format_settings, money, score, setting
+from sweep.text import counted, duration, format_setting, format_settings, money, score
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
@@ -291,7 +291,7 @@ def _describe_constraints(plan: Plan) -> str:
 
 def _describe_prior(spec: Spec) -> str:
     beliefs = {one.name: one.belief for one in spec.space.parameters if one.belief is not None}
-    return ", ".join(f"{name} {setting(one.value)} ({one.confidence})" for name, one in beliefs.items())
+    return ", ".join(f"{name} {format_setting(one.value)} ({one.confidence})" for name, one in beliefs.items())
 
 
 def _describe_epochs(plan: Plan) -> str:
@@ -441,12 +441,12 @@ def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     highest = max(bin.count for bin in bins)
     heights = _BARS[ascii_only]
     bars = "".join(heights[-(-bin.count * (len(heights) - 1) // highest)] for bin in bins)
-    return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
+    return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 
 
 def _format_shares(one: Histogram, *, counts: bool) -> str:
     cells = []
     for bin in one.bins:
         share = f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %"
-        cells.append(f"{setting(bin.low)} {share}")
+        cells.append(f"{format_setting(bin.low)} {share}")
     return ", ".join(cells)

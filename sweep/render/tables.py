@@ -18,21 +18,21 @@ from rich.text import Text
 
 from sweep.analysis import LineageStep, verdict
 from sweep.analysis.confirmation import Confirmation, Confirmed
-from sweep.analysis.differences import varying
+from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
-from sweep.analysis.verdict import Listed
+from sweep.analysis.verdict import SweepSummary
 from sweep.events import Params, Status
 from sweep.render import STYLES
 from sweep.text import (
     counted,
     duration,
+    format_setting,
     format_settings,
     moment,
     money,
     numbered,
     printable,
     score,
-    setting,
     trials_named,
 )
 
@@ -191,7 +191,7 @@ def _difference(row: RankedConfiguration) -> str:
     return f"{row.difference:+.2g} ({low:+.2g} .. {high:+.2g})"
 
 
-def sweeps_grid(listed: Iterable[Listed]) -> Grid:
+def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
     """Tabulate the sweeps of a results folder."""
     rows = list(listed)
     return grid_of(
@@ -227,7 +227,7 @@ def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
     """Tabulate numbered configurations of a plan, with the parameters in which they differ."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}
-    return _with_params(columns, configurations, varying(configurations))
+    return _with_params(columns, configurations, list_varying_parameters(configurations))
 
 
 def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
@@ -240,7 +240,7 @@ def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params]
 
 def _setting_or(params: Params, name: str, absent: str) -> str:
     """Format the value of a parameter, or return ``absent`` if the configuration lacks it."""
-    return setting(params[name]) if name in params else absent
+    return format_setting(params[name]) if name in params else absent
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
@@ -303,7 +303,7 @@ def finalists_grid(confirmation: Confirmation) -> Grid:
     for name in dict.fromkeys(name for row in rows for name in row.tested):
         columns[f"test.{name}"] = [score(row.tested.get(name)) for row in rows]
     configurations = [row.params for row in rows]
-    return _with_params(columns, configurations, varying(configurations))
+    return _with_params(columns, configurations, list_varying_parameters(configurations))
 
 
 def _finalist(row: Confirmed) -> str:
@@ -414,7 +414,7 @@ def _ordinal(number: int) -> str:
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
     """Describe what a stopping rule would have done."""
-    named = format_settings(replay.winner_params, varying([replay.winner_params, {}]))
+    named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
     capped = "" if replay.run_cap is None else f", the first {replay.run_cap} configurations of an ordering"
     lines = [
         f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",
@@ -464,7 +464,7 @@ def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
         return []
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
     schedules = []
-    for name in varying([step.params for step in steps]):
+    for name in list_varying_parameters([step.params for step in steps]):
         values = [_setting_or(step.params, name, "-") for step in steps]
         schedules.append(f"{name} {', '.join(values)}")
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -25,7 +25,7 @@ from sweep.searchers.points import first_new, grid_search, random_search, sobol_
 from sweep.searchers.population import Population
 from sweep.space import Space
 from sweep.space.early_terminate import Own
-from sweep.space.initial_points import completed, on_grid
+from sweep.space.initial_points import complete_starts, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.sweep_file import POPULATIONS, Method
@@ -65,7 +65,7 @@ def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[P
     def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
 
-    return completed(space, starts, complete)
+    return complete_starts(space, starts, complete)
 
 
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)

@@ -31,7 +31,7 @@ from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_choices
 from sweep.space.early_terminate import Own
-from sweep.space.feasible_points import allowed_share
+from sweep.space.feasible_points import estimate_feasible_fraction
 from sweep.spec import Spec
 from sweep.spec.sweep_file import learns
 from sweep.spec.validation import describe_value
@@ -184,7 +184,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     began = time.monotonic()
     first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    allowed = allowed_share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    allowed = estimate_feasible_fraction(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
@@ -428,7 +428,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
             return next(
                 (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.takes(value)), None
             )
-    low, high = (domains.snap(domain, end) for end in domains.most(domain, SIGMAS))
+    low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):

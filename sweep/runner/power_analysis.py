@@ -100,7 +100,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
     read = reading.read_tables(folder, ranking.COLUMNS)
-    ranked = ranking.rank([analysis.of_tables(folder, read)])
+    ranked = ranking.rank([analysis.make_sweep(folder, read)])
     if not ranked.best:
         return None
     spread = spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)

@@ -346,7 +346,7 @@ class _Data:
 
     def __init__(self, sweep: str) -> None:
         self._sweep = sweep
-        self._seen: dict[int, verdict.Seen] = {}  # by trial
+        self._seen: dict[int, verdict.TrialData] = {}  # by trial
         self._told = ""
 
     def on(self, change: Change) -> str:
@@ -355,10 +355,10 @@ class _Data:
         if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
         facts, number = event.facts, event.trial
-        before, now = self._seen.get(number), verdict.Seen(self._sweep, number, facts.data, facts.data_reads)
+        before, now = self._seen.get(number), verdict.TrialData(self._sweep, number, facts.data, facts.data_reads)
         self._seen[number] = now
         if before != now:
-            self._told = verdict.of_other_data(self._seen.values())
+            self._told = verdict.warn_about_different_data(self._seen.values())
         return self._told
 
 

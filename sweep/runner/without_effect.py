@@ -11,7 +11,7 @@ from sweep.inspection import KERAS_TRAINABLE, Source
 from sweep.space.domains import list_choices
 from sweep.spec import Spec
 from sweep.spec.blocks import Training
-from sweep.text import setting
+from sweep.text import format_setting
 
 BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items()}
 
@@ -33,7 +33,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
     asked = [name for name in list_changed_settings(spec) if name not in elsewhere]
     for name in source.reads_of_its_trial_not(asked, "training"):
-        value = setting(spec.training[name])
+        value = format_setting(spec.training[name])
         what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
         hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
         yield Problem(f"training.{name}", what, hint)

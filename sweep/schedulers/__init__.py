@@ -37,7 +37,7 @@ class Pausing(Protocol):
         """Return why a trial must pause at its present epoch, in one line; None if it may continue."""
 
     def last(self) -> int | None:
-        """Return the paused trial to resume anyway when none is running and none is left to start, or None."""
+        """Return the paused trial to resume when no other is running or left to start; None if there is none."""
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the paused trials that will never continue, and why.

@@ -204,14 +204,17 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90)) if self._crossing else 0.0
 
     def _compare(self, trial: int) -> None:
-        """Record the differences to curves at the highest rung that the curve of a new trial has crossed twice."""
+        """Record how far a trial ends from each trial of the highest rung whose curve it has crossed at least twice."""
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _noise(mine, np.array(self._curves[other]))
 
 
 def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
-    """Yield the difference of two curves at the end of the shorter one, if they have crossed at least twice."""
+    """Yield the absolute difference of two curves at the last epoch of the shorter one if they cross at least twice.
+
+    Yields nothing for other curves.
+    """
     count = min(len(first), len(second))
     differences = first[:count] - second[:count]
     signs = np.sign(differences[differences != 0])

@@ -25,7 +25,18 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
 from sweep.searchers.optuna_storage import VIOLATED, frozen, silence_optuna
-from sweep.space.domains import Domain, IntUniform, Range, Uniform, is_log, key, list_choices, most, quantum, snap
+from sweep.space.domains import (
+    Domain,
+    IntUniform,
+    Range,
+    Uniform,
+    get_finite_bounds,
+    is_log,
+    key,
+    list_choices,
+    quantum,
+    snap,
+)
 
 _WIDE = 4.0  # standard deviations of a normal distribution on its axis; more if values lie beyond
 _STATES = {
@@ -178,7 +189,7 @@ def _make_domain(numbers: Sequence[float]) -> Range:
 
 
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = [snap(domain, end) for end in most(domain, _WIDE)]
+    ends = [snap(domain, end) for end in get_finite_bounds(domain, _WIDE)]
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low, high = min([*ends, *seen]), max([*ends, *seen])
     log = is_log(domain, (low, high))

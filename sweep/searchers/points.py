@@ -30,11 +30,11 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 def first_new(
     space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
 ) -> Params | None:
-    """Return the first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
+    """Return the first feasible point whose `key` is not in ``tried``, from at most `MAX_ATTEMPTS` draws.
 
-    If all draws fail, a finite space is searched in the order of its grid. In an infinite one, the first draw is moved
-    to where the constraints hold, with ``walk`` far into that region, otherwise as near as possible; ``uniform`` draws
-    the numbers for that. Returns None if no new point is found, so that the space counts as exhausted.
+    If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved into the
+    feasible region: far into it with ``walk``, otherwise as little as possible. ``uniform`` supplies the random numbers
+    for that. Returns None if there is no new point, so that the space counts as exhausted.
     """
     size = space.cardinality
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:

@@ -51,10 +51,10 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
 
 
 def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
-    """Return the data of the model: a row for each member of each generation, and how far its loss fell, standardized.
+    """Return the data of the model: a row for each member of each generation, and by how much its loss fell.
 
-    The newest rows come last, at most `NEWEST` of them. Before the first generation there is no loss to compare with:
-    it is used only as long as it is the only one, by its final losses.
+    Both keep the last `NEWEST` entries; the decreases are standardized. Members of the first generation have no earlier
+    loss, so they are left out. While it is the only generation, their final losses are used instead.
     """
     rows, fell = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):

@@ -236,7 +236,7 @@ def get_domain_bounds(domain: Range) -> tuple[float, float]:
             return low, high
 
 
-def most(domain: Range, sigmas: float) -> tuple[float, float]:
+def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
     """Return `get_domain_bounds`; for unbounded domains, ``sigmas`` standard deviations on both sides of the mean."""
     match domain:
         case Normal(mu, sigma):

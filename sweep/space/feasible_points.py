@@ -30,14 +30,14 @@ _ROUNDS = 4  # rounds of a walk over all decisive parameters
 _WALKS = 40  # number of walks from the witness
 
 
-def witness(space: Space) -> dict[str, Value] | None:
+def find_feasible_point(space: Space) -> dict[str, Value] | None:
     """Return a point that meets the constraints, always the same one; None if none was found."""
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     return next(_draw_points(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
 
 
-def allowed_share(space: Space) -> float:
-    """Estimate the share of random points that meet the constraints."""
+def estimate_feasible_fraction(space: Space) -> float:
+    """Estimate the fraction of random points that meet the constraints, from a fixed sample."""
     return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
@@ -52,7 +52,7 @@ def near(space: Space, start: Params, uniform: Callable[[], float], *, walk: boo
     """Yield up to a few dozen points that meet the constraints: first near ``start``, or with ``walk`` anywhere.
 
     ``uniform`` draws numbers from [0, 1). The points depend only on ``start`` and ``uniform``. At least one is yielded
-    if the space has a `witness`.
+    if the space has a `find_feasible_point`.
     """
     first = _Point.at(space, start, uniform)
     if first.repair():
@@ -61,7 +61,7 @@ def near(space: Space, start: Params, uniform: Callable[[], float], *, walk: boo
         first.walk()
         yield first.params()
     yield from _repaired(space, uniform, walk=True)
-    known = witness(space)
+    known = find_feasible_point(space)
     if known is None:
         return
     last = _Point.at(space, known, uniform)

@@ -9,7 +9,7 @@ from sweep.space.domains import key
 from sweep.space.search_space import Space, grid_values
 
 
-def completed(
+def complete_starts(
     space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
 ) -> list[Params]:
     """Return the points that ``starts`` are completed to, without duplicates.
@@ -33,10 +33,10 @@ def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
     def find_new(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return next((point for point in part.grid() if key(point) not in tried), None)
 
-    return completed(space, starts, find_new)
+    return complete_starts(space, starts, find_new)
 
 
-def beside_grid(space: Space, points: Iterable[Params]) -> int:
+def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
     """Return how many of these points are not on the grid of the space."""
     values = {
         parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn

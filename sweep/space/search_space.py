@@ -129,10 +129,10 @@ class Space:
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """Return a trial of another sweep as a point of this space, or None if it is not one.
+        """Convert the parameters of another sweep's trial to a point of this space; return None if that is impossible.
 
-        The trial must have every drawn parameter that applies here, with a value that is possible here; it must meet
-        the constraints, and parameters that both have must be equal.
+        The trial must have a value for every drawn parameter that applies here, and this space must allow it. The
+        point must meet the constraints and equal the trial in all parameters that both have.
         """
 
         def known(parameter: Parameter) -> Value:

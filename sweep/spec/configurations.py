@@ -28,7 +28,7 @@ from sweep.space.domains import (
 )
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
-from sweep.space.feasible_points import witness
+from sweep.space.feasible_points import find_feasible_point
 from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
 from sweep.text import did_you_mean, nearest
 
@@ -116,7 +116,7 @@ def check_satisfiable(
 def _count_points(space: Space, *, grid: bool) -> int:
     """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
     size = space.grid_size() if grid else space.cardinality
-    return int(witness(space) is not None) if size is None else size
+    return int(find_feasible_point(space) is not None) if size is None else size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
@@ -161,7 +161,7 @@ def read_start_with(
         if document.found > before:
             continue
         known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
-        found = witness(space.fixed(known))
+        found = find_feasible_point(space.fixed(known))
         if found is None:
             document.mistake((*path, index), "no configuration with these values meets the constraints")
         elif missing := [name for name in known if name not in found]:

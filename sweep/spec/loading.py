@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.errors import InputError
 from sweep.spec import yaml_reader
-from sweep.spec.resolution import Resolution
+from sweep.spec.resolution import SpecResolver
 from sweep.spec.resolved import Spec
 from sweep.spec.validation import Document
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
@@ -57,7 +57,7 @@ def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[st
 def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
     yaml_reader.apply_assignments(assignments, "--set", document)
-    spec = Resolution(document).resolve()
+    spec = SpecResolver(document).resolve()
     document.check()
     if spec is None:
         raise AssertionError("a sweep file without mistakes gave no sweep")

@@ -47,7 +47,7 @@ from sweep.store.sweep_info import maximizes
 from sweep.text import did_you_mean
 
 
-class Resolution:
+class SpecResolver:
     """Resolves a document part by part, so that a mistake in one part does not hide mistakes in others."""
 
     def __init__(self, document: Document) -> None:
@@ -432,7 +432,11 @@ class Resolution:
         return getattr(self.file.early_terminate, "min_iter", None) is not None
 
     def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
-        """Return a rule that begins late enough for the method; note one that the file lets begin too early."""
+        """Set the first rung of a rule to its default if the file names none, and return the rule.
+
+        Only methods that learn and the rule `freeze_thaw` need this. For a method that learns, also add a note if the
+        rule decides at an epoch so early that ranks say little about the end.
+        """
         learning = learns(self.file.method)
         if isinstance(rule, Own | NoTermination) or not (learning or isinstance(rule, FreezeThaw)):
             return rule

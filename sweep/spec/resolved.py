@@ -10,7 +10,7 @@ from sweep.events import Params, Value, trial_epochs
 from sweep.space import Space
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
-from sweep.space.initial_points import beside_grid, on_grid
+from sweep.space.initial_points import count_points_off_grid, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
@@ -77,7 +77,7 @@ class Spec:
         if self.population is not None:
             return self.population.most_trials
         if self.method == "grid":
-            more = beside_grid(self.space, on_grid(self.space, self.start_with))
+            more = count_points_off_grid(self.space, on_grid(self.space, self.start_with))
             size: int | None = self.space.grid_size() + more
         else:
             size = self.space.cardinality

@@ -155,7 +155,11 @@ class Digester:
         self.nbytes = 0
 
     def digest(self, value: Any, owner: object = None) -> object:
-        """Return the digest of a value; ``owner`` stands for one that was made only to be digested, at the limits."""
+        """Return the digest of a value.
+
+        At the limits of depth and size, the digest only identifies the object itself. If that was made merely to be
+        digested, ``owner`` is the object to identify instead.
+        """
         self._left -= 1
         identity = value if owner is None else owner
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):

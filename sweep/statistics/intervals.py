@@ -42,10 +42,11 @@ def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
 
 
 def shared_by_folds(folds: int) -> float:
-    """Return what to add to 1/n in the variance of a mean of n scores of a cross-validation.
+    """Return the variance correction for a mean of scores of a cross-validation, whose trainings share examples.
 
-    Its trainings share examples. The value is the ratio of validated to trained examples: Nadeau and Bengio, Machine
-    Learning 52, 2003; for repeated cross-validation Bouckaert and Frank, PAKDD 2004.
+    For n scores, the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of
+    validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated cross-validation Bouckaert
+    and Frank, PAKDD 2004.
     """
     return 1 / (folds - 1)
 

@@ -31,7 +31,7 @@ class Signs:
     error: float | None  # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
 
 
-def each(differences: npt.ArrayLike) -> Signs:
+def check_differences(differences: npt.ArrayLike) -> Signs:
     """Test whether paired differences, (seeds, comparisons), are centered at zero; a missing seed has difference 0.
 
     The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.

@@ -31,13 +31,13 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
-        return abs(mean) / spread * math.sqrt(seeds) >= quantile(comparisons + 1, seeds)
+        return abs(mean) / spread * math.sqrt(seeds) >= critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
     return within[at] - count if at < len(within) else None
 
 
-def quantile(configurations: int, seeds: int) -> float:
+def critical_value(configurations: int, seeds: int) -> float:
     """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds of each.
 
     This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
@@ -55,7 +55,7 @@ def detectable_difference(spread: float, seeds: int, configurations: int) -> flo
     ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
     correlated, smaller differences are detectable.
     """
-    return quantile(configurations, seeds) * spread * math.sqrt(2 / seeds)
+    return critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
 
 def spread_over_seeds(scores: Iterable[Sequence[float]]) -> float | None:

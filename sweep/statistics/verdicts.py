@@ -122,7 +122,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
 
     adjusted = _step_down(names, behind, test)
     apart = np.nan_to_num(table[:, 1:] - table[:, :1])
-    single = dict(zip(names[1:], permutations.each(apart).p.tolist(), strict=True))
+    single = dict(zip(names[1:], permutations.check_differences(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
     return {name: _Test(single[name], adjusted[name], error) for name in behind}
 
@@ -256,4 +256,4 @@ def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], f
 
     from sweep.statistics import permutations
 
-    return float(permutations.each(np.array(values).T).p.max())
+    return float(permutations.check_differences(np.array(values).T).p.max())

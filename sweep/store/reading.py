@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
-from sweep.events import NULL_PARAMS, decode, natural
+from sweep.events import NULL_PARAMS, convert_from_json_types, decode
 from sweep.store import log
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
 from sweep.store.disk import storing
@@ -120,7 +120,7 @@ def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object
         if is_json:
             for index, text in enumerate(values):
                 if text is not None:
-                    values[index] = natural(json.loads(text))
+                    values[index] = convert_from_json_types(json.loads(text))
         values_by_name[name] = values
     return values_by_name
 

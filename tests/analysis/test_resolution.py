@@ -7,18 +7,18 @@ import math
 import pytest
 from scipy import stats
 
-from sweep.analysis import of_tables
+from sweep.analysis import make_sweep
 from sweep.analysis.ranking import rank
-from sweep.analysis.resolution import Resolution, resolution_of
+from sweep.analysis.resolution import DetectionLimits, compute_detection_limits
 from sweep.events import Status
 from sweep.store import reading
 
 
-def resolved(sweep_of, scores: dict[int, list[float]], seeds: int, metric: str = "acc") -> Resolution:
+def resolved(sweep_of, scores: dict[int, list[float]], seeds: int, metric: str = "acc") -> DetectionLimits:
     runs = [({"a": a}, Status.COMPLETED, [{metric: score}]) for a, several in scores.items() for score in several]
     folder = sweep_of(runs, objectives=((metric, "maximize"),), seeds=max(map(len, scores.values())))
     read = reading.read_tables(folder)
-    return resolution_of(rank([of_tables(folder, read)]), read, seeds)
+    return compute_detection_limits(rank([make_sweep(folder, read)]), read, seeds)
 
 
 def test_seeds_tell_what_the_spread_of_all_configurations_allows(sweep_of) -> None:
@@ -35,5 +35,5 @@ def test_nothing_is_said_without_a_spread_or_a_verdict(sweep_of, scores: dict[in
 
 
 def test_the_larger_of_both_hides_a_gain() -> None:
-    assert Resolution(0.02, 0.05, 0.01, None).least_gain == 0.05
-    assert Resolution(None, 0.05, None, None).least_gain == 0.05
+    assert DetectionLimits(0.02, 0.05, 0.01, None).least_gain == 0.05
+    assert DetectionLimits(None, 0.05, None, None).least_gain == 0.05

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis import of_tables, ranking, search_efficiency
+from sweep.analysis import make_sweep, ranking, search_efficiency
 from sweep.analysis.ranking import make_columns, rank
 from sweep.events import Status
 from sweep.store import reading
@@ -14,7 +14,7 @@ DONE = Status.COMPLETED
 
 def of(folder) -> search_efficiency.SearchEfficiency | None:
     read = reading.read_tables(folder)
-    return search_efficiency.measure_search_efficiency(folder.name, rank([of_tables(folder, read)]), read)
+    return search_efficiency.measure_search_efficiency(folder.name, rank([make_sweep(folder, read)]), read)
 
 
 def curve(*values: float) -> list[dict[str, float]]:
@@ -75,7 +75,7 @@ def test_configurations_as_columns(sweep_of) -> None:
     runs = [
         ({"a": a, "b.c": [a]}, DONE, curve(0.1 * a + 0.01 * ((3 * seed * a) % 4))) for a in (1, 5) for seed in range(6)
     ]
-    found = make_columns(rank([of_tables(folder := sweep_of(runs, seeds=6), reading.read_tables(folder))]))
+    found = make_columns(rank([make_sweep(folder := sweep_of(runs, seeds=6), reading.read_tables(folder))]))
     assert found["verdict"] == ("text", ["best", "worse"])
     assert found["trials"] == ("text", ["6 7 8 9 10 11", "0 1 2 3 4 5"])
     assert found["seeds"] == ("integer", [6, 6])

@@ -36,6 +36,6 @@ def test_a_parameter_that_is_null_is_there_and_one_that_is_absent_is_not(sweep_o
     assert [list(trial.params) for trial in sweep.trials] == [["kind", "norm", "units"], ["kind", "units"], [*each[2]]]
     ranked = ranking.rank([sweep])
     assert [row.params for row in ranked.rows] == each
-    assert verdict.sentence(ranked).startswith("The best was kind=a, norm=null (trial 0)")
+    assert verdict.summarize_ranking(ranked).startswith("The best was kind=a, norm=null (trial 0)")
     cells = [dict(zip(ranking_grid(ranked).columns, row, strict=True))["norm"] for row in ranking_grid(ranked).rows]
     assert cells == ["null", "", "layer"]

@@ -10,14 +10,20 @@ from msgspec import structs
 from sweep.analysis import read_sweep
 from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import rank
-from sweep.analysis.verdict import Seen, confirmed_sentences, describe_verdict, of_other_data, sentence
+from sweep.analysis.verdict import (
+    TrialData,
+    describe_verdict,
+    summarize_confirmation,
+    summarize_ranking,
+    warn_about_different_data,
+)
 from sweep.events import Role, Status
 
 
 def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPLETED, **kwargs) -> str:
     runs = [({"a": a}, status, [{"acc": score}]) for a, several in scores.items() for score in several]
     seeds = max(map(len, scores.values()), default=1)
-    return sentence(rank([read_sweep(sweep_of(runs, status.value, seeds=seeds))]), **kwargs)
+    return summarize_ranking(rank([read_sweep(sweep_of(runs, status.value, seeds=seeds))]), **kwargs)
 
 
 def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
@@ -94,28 +100,30 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
     both = (("acc", "maximize"), ("cost", "minimize"))
     points = [(0.9, 3.0), (0.8, 2.0), (0.7, 1.0), (0.6, 2.5)]
     runs = [({"a": a}, Status.COMPLETED, [{"acc": acc, "cost": cost}]) for a, (acc, cost) in enumerate(points)]
-    answer = sentence(rank([read_sweep(sweep_of(runs, objectives=both))]))
+    answer = summarize_ranking(rank([read_sweep(sweep_of(runs, objectives=both))]))
     assert answer.startswith("3 of the 4 configurations that completed are on the Pareto front of acc and cost")
     assert "acc 0.9000 with a=0 (trial 0); cost 1.000 with a=2 (trial 2). Whether luck chose" in answer
     assert answer.endswith("is not known: too few seeds.")
-    alone = sentence(rank([read_sweep(sweep_of(runs[3:], "other", objectives=both))]))
+    alone = summarize_ranking(rank([read_sweep(sweep_of(runs[3:], "other", objectives=both))]))
     assert "is best in acc and cost at once" in alone
 
 
 def test_names_cannot_turn_the_sentence_round(sweep_of) -> None:
     runs = [({"a": "x\u202e" + end}, Status.COMPLETED, [{"acc": 0.5}]) for end in "yz"]
-    assert "\u202e" not in sentence(rank([read_sweep(sweep_of(runs))]))
+    assert "\u202e" not in summarize_ranking(rank([read_sweep(sweep_of(runs))]))
 
 
 def test_numbers_read_as_in_the_tables(sweep_of) -> None:
     runs = [({"a": 2e8, "b": 2e4, "c": b}, Status.COMPLETED, [{"acc": 12345.6}]) for b in (True, False)]
     runs[1][0].update(a=1.0, b=1.0)
-    assert "a=200000000, b=20000, c=true (trial 0) with acc 12346." in sentence(rank([read_sweep(sweep_of(runs))]))
+    assert "a=200000000, b=20000, c=true (trial 0) with acc 12346." in summarize_ranking(
+        rank([read_sweep(sweep_of(runs))])
+    )
 
 
 def test_of_many_parameters_some_are_named(sweep_of) -> None:
     runs = [({f"p{k}": k * n for k in range(1, 30)}, Status.COMPLETED, [{"acc": n / 2}]) for n in (0, 1)]
-    answer = sentence(rank([read_sweep(sweep_of(runs))]))
+    answer = summarize_ranking(rank([read_sweep(sweep_of(runs))]))
     assert "p8=8 and 21 more parameters (trial 1)" in answer
     assert "p9=" not in answer
 
@@ -128,7 +136,7 @@ def test_what_diverged_with_some_seeds_is_not_compared(sweep_of) -> None:
     ranking = rank([read_sweep(sweep_of(runs, seeds=8))])
     assert [row.params["a"] for row in ranking.rows] == [1, 3, 2]
     assert [describe_verdict(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
-    assert "On 1 of the 2 others there is no verdict: diverged with 1 of 8 seeds." in sentence(ranking)
+    assert "On 1 of the 2 others there is no verdict: diverged with 1 of 8 seeds." in summarize_ranking(ranking)
 
 
 def test_where_all_diverged_with_a_seed_there_is_no_best(sweep_of) -> None:
@@ -137,14 +145,14 @@ def test_where_all_diverged_with_a_seed_there_is_no_best(sweep_of) -> None:
     runs[8] = ({"a": 2}, Status.DIVERGED, [{"acc": 0.1}])
     ranking = rank([read_sweep(sweep_of(runs, seeds=8))])
     assert {row.verdict for row in ranking.rows} == {"undecided"}
-    assert "There is no verdict: diverged with 1 of 8 seeds" in sentence(ranking)
+    assert "There is no verdict: diverged with 1 of 8 seeds" in summarize_ranking(ranking)
 
 
 def test_different_seeds_are_never_paired(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 4)]
     ranking = rank([read_sweep(sweep_of(runs))])
     assert [row.verdict for row in ranking.rows] == ["undecided"] * 2
-    assert "There is no verdict: no seed in common with the best." in sentence(ranking)
+    assert "There is no verdict: no seed in common with the best." in summarize_ranking(ranking)
 
 
 def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
@@ -157,7 +165,7 @@ def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
     ]
     ranking = rank([read_sweep(sweep_of(runs, objectives=both, seeds=8))])
     assert [row.verdict for row in ranking.rows] == ["best", "best", "worse"]
-    assert sentence(ranking).endswith("Of the other 1, 1 told from luck to be beaten in all of them.")
+    assert summarize_ranking(ranking).endswith("Of the other 1, 1 told from luck to be beaten in all of them.")
     assert "adjusted for all pairs" in ranking.method
 
 
@@ -240,7 +248,7 @@ def confirmation(*rows: Confirmed, over: str = "", decided: bool = False, metric
     ],
 )
 def test_the_answer_of_a_race(found: Confirmation, told: str) -> None:
-    assert " ".join(confirmed_sentences(found, "X")) == told
+    assert " ".join(summarize_confirmation(found, "X")) == told
 
 
 @pytest.mark.parametrize(
@@ -263,7 +271,7 @@ def test_the_author_s_own_configuration(sweep_of, baseline, others, told: str) -
     if not baseline:
         own = structs.replace(own, status=Status.FAILED)
     ranking = rank([replace(found, trials=(own, *found.trials[1:]))])
-    assert told in sentence(ranking)
+    assert told in summarize_ranking(ranking)
 
 
 def test_a_baseline_that_luck_does_not_explain(sweep_of) -> None:
@@ -271,9 +279,9 @@ def test_a_baseline_that_luck_does_not_explain(sweep_of) -> None:
     found = read_sweep(sweep_of(runs, seeds=8))
     own = [structs.replace(one, role=Role.BASELINE) for one in found.trials[:8]]
     ranking = rank([replace(found, trials=(*own, *found.trials[8:]))])
-    assert "The best configuration beats the baseline by 0.099 (0.077 to 0.12)." in sentence(ranking)
+    assert "The best configuration beats the baseline by 0.099 (0.077 to 0.12)." in summarize_ranking(ranking)
 
 
 def test_data_of_many_kinds_are_named_as_far_as_there_is_room() -> None:
-    seen = [Seen("first", number, f"data{number}", "{}") for number in range(5)]
-    assert "data0 in trial 0; data1 in trial 1; data2 in trial 2; 2 more)" in of_other_data(seen)
+    seen = [TrialData("first", number, f"data{number}", "{}") for number in range(5)]
+    assert "data0 in trial 0; data1 in trial 1; data2 in trial 2; 2 more)" in warn_about_different_data(seen)

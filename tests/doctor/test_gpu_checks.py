@@ -12,8 +12,8 @@ from sweep.doctor import gpu_checks
 from sweep.doctor.findings import Severity
 from sweep.doctor.gpu_checks import PIPES
 from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.probes import CollectiveResult, DeviceResult, ProbeFailure, Shared, TensorFlow
-from sweep.doctor.programs import MISSING, Ran
+from sweep.doctor.probes import CollectiveResult, DeviceResult, MemoryShareResult, ProbeFailure, TensorFlow
+from sweep.doctor.programs import MISSING, CommandResult
 
 BUILD = TensorFlow(
     "2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"), ()
@@ -191,8 +191,8 @@ def test_devices_that_do_not_add_up(several: CollectiveResult | ProbeFailure) ->
     ],
 )
 def test_the_daemon(code: int, environ: dict[str, str], level: str | None, words: str) -> None:
-    def run(command: Sequence[str], timeout_s: float) -> Ran:
-        return Ran(code, "")
+    def run(command: Sequence[str], timeout_s: float) -> CommandResult:
+        return CommandResult(code, "")
 
     found = list(gpu_checks.mps(gpu_checks.mps_state(run, environ)))
     assert [f.level.value for f in found] == ([level] if level else [])
@@ -200,20 +200,20 @@ def test_the_daemon(code: int, environ: dict[str, str], level: str | None, words
 
 
 def test_a_folder_that_is_there(tmp_path: Path) -> None:
-    found = gpu_checks.mps_state(lambda command, timeout_s: Ran(0, "4711\n"), {PIPES: str(tmp_path)})
+    found = gpu_checks.mps_state(lambda command, timeout_s: CommandResult(0, "4711\n"), {PIPES: str(tmp_path)})
     assert (found.runs, found.pipes_exist) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("tried", "level", "words"),
     [
-        (Shared(6 * 2**30, True, True), "ok", "a quarter may have 6.0 GiB, more is refused"),
-        (Shared(6 * 2**30, False, True), "error", "more was not refused"),
-        (Shared(6 * 2**30, True, False), "error", "cannot go on"),
+        (MemoryShareResult(6 * 2**30, True, True), "ok", "a quarter may have 6.0 GiB, more is refused"),
+        (MemoryShareResult(6 * 2**30, False, True), "error", "more was not refused"),
+        (MemoryShareResult(6 * 2**30, True, False), "error", "cannot go on"),
         (ProbeFailure("aborted by SIGABRT"), "error", "aborted by SIGABRT"),
     ],
 )
-def test_the_limit(tried: Shared | ProbeFailure, level: str, words: str) -> None:
+def test_the_limit(tried: MemoryShareResult | ProbeFailure, level: str, words: str) -> None:
     (found,) = gpu_checks.check_memory_limit("gpu:0", tried)
     assert found.level.value == level
     assert words in found.found

@@ -8,7 +8,7 @@ import pytest
 from sweep.doctor import host_checks
 from sweep.doctor.findings import Severity
 from sweep.doctor.host_checks import Disk, Host
-from sweep.doctor.probes import Met, ProbeFailure, TensorFlow
+from sweep.doctor.probes import NodePairResult, ProbeFailure, TensorFlow
 
 GIB = 2**30
 HOST = Host(
@@ -97,8 +97,8 @@ def test_this_machine_has_the_packages_it_was_installed_with() -> None:
 
 
 def test_sums_between_nodes_are_told_with_their_pace() -> None:
-    fast, slow = Met(("a", "b"), 0.00012, 2e9), Met(("b", "c"), 0.03, 5e7)
-    lost = Met(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
+    fast, slow = NodePairResult(("a", "b"), 0.00012, 2e9), NodePairResult(("b", "c"), 0.03, 5e7)
+    lost = NodePairResult(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
     good, poor, bad, ports = host_checks.check_node_pairs((fast, slow, lost))
     assert (good.level, good.found) == (Severity.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
     assert (poor.level, poor.found.partition("; ")[2]) == (

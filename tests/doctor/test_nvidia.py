@@ -5,7 +5,7 @@ from transcripts import Transcript
 
 from sweep.doctor import nvidia
 from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.programs import MISSING, Ran
+from sweep.doctor.programs import MISSING, CommandResult
 
 
 def test_an_old_driver_is_asked_for_less() -> None:
@@ -17,12 +17,12 @@ def test_an_old_driver_is_asked_for_less() -> None:
 
 
 def test_no_program_and_no_gpu_are_no_failure() -> None:
-    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(MISSING, "")) == Nvidia()
-    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(6, "No devices were found")) == Nvidia()
+    assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(MISSING, "")) == Nvidia()
+    assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(6, "No devices were found")) == Nvidia()
 
 
 def test_a_hanging_program_is_a_failure() -> None:
-    assert nvidia.gather_gpus(lambda command, timeout_s: Ran(None, "")).failure == "no answer in time"
+    assert nvidia.gather_gpus(lambda command, timeout_s: CommandResult(None, "")).failure == "no answer in time"
 
 
 def test_links_are_read_past_escapes_and_network_cards() -> None:

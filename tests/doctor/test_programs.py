@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import sys
 
-from sweep.doctor.programs import MISSING, Ran, run_command
+from sweep.doctor.programs import MISSING, CommandResult, run_command
 
 
-def python(code: str, timeout_s: float = 300) -> Ran:
+def python(code: str, timeout_s: float = 300) -> CommandResult:
     return run_command([sys.executable, "-c", code], timeout_s)
 
 
 def test_output_and_log_are_kept_apart() -> None:
     ran = python("import os, sys; print('out', os.environ['TF_CPP_MIN_LOG_LEVEL']); sys.stderr.write('log')")
-    assert ran == Ran(0, "out 0\n", "log")
+    assert ran == CommandResult(0, "out 0\n", "log")
 
 
 def test_what_is_missing_is_no_exception() -> None:
@@ -36,8 +36,8 @@ def test_the_last_telling_line_is_the_reason() -> None:
         "E0000 00:00:1790000000.000000    4242 b.cc:2] failed to load PTX\n"
         "tidying up\n"
     )
-    assert Ran(1, "", log).reason == "exit code 1; failed to load PTX"
-    assert Ran(1, "", "nothing of note\n").reason == "exit code 1; nothing of note"
-    assert Ran(1, "", "").reason == "exit code 1"
-    assert Ran(0, "", log).logged("LOADING") == "loading"
-    assert Ran(0, "", log).logged("cuDNN") is None
+    assert CommandResult(1, "", log).reason == "exit code 1; failed to load PTX"
+    assert CommandResult(1, "", "nothing of note\n").reason == "exit code 1; nothing of note"
+    assert CommandResult(1, "", "").reason == "exit code 1"
+    assert CommandResult(0, "", log).logged("LOADING") == "loading"
+    assert CommandResult(0, "", log).logged("cuDNN") is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.cli.doctor import Round, examine
 from sweep.doctor.findings import Finding
-from sweep.doctor.programs import MISSING, Ran
+from sweep.doctor.programs import MISSING, CommandResult
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -24,13 +24,13 @@ class Transcript:
             command, _, rest = section.partition("\n")
             self._answers[command] = _ran(rest.splitlines())
 
-    def __call__(self, command: Sequence[str], timeout_s: float) -> Ran:
+    def __call__(self, command: Sequence[str], timeout_s: float) -> CommandResult:
         line = " ".join("python" if part == sys.executable else part for part in command)
         self.asked.append(line)
-        return self._answers.get(line, Ran(MISSING, ""))
+        return self._answers.get(line, CommandResult(MISSING, ""))
 
 
-def _ran(lines: Sequence[str]) -> Ran:
+def _ran(lines: Sequence[str]) -> CommandResult:
     code: int | None = 0
     out, err = [], []
     for line in lines:
@@ -41,7 +41,7 @@ def _ran(lines: Sequence[str]) -> Ran:
             code = None if end == "timeout" else int(end)
         else:
             out.append(line)
-    return Ran(code, "\n".join(out), "\n".join(err))
+    return CommandResult(code, "\n".join(out), "\n".join(err))
 
 
 def findings(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> list[Finding]:

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from sweep.analysis import Trial
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
-from sweep.analysis.verdict import Listed
+from sweep.analysis.verdict import SweepSummary
 from sweep.events import Status
 from sweep.render.tables import Grid, configurations_grid, print_table, ranking_grid, sweeps_grid
 
@@ -99,12 +99,12 @@ def test_colour_is_only_for_terminals():
 
 def test_the_list_of_sweeps_holds_damaged_ones_too():
     listed = [
-        Listed(
+        SweepSummary(
             **{"name": "lr", "path": "results/lr", "state": "finished", "trials": {"completed": 2, "failed": 1}},
             **{"metric": "acc", "goal": "maximize", "best": 0.5, "best_trial": 1},
             **{"started": 1_700_000_000.0, "duration_s": 90.0},
         ),
-        Listed(name="broken", path="results/broken", state="damaged", trials={}, reason="no sweep.json"),
+        SweepSummary(name="broken", path="results/broken", state="damaged", trials={}, reason="no sweep.json"),
     ]
     lines = [" ".join(line.split()) for line in shown(sweeps_grid(listed), width=300).splitlines()]
     assert lines == [

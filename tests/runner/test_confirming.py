@@ -95,7 +95,7 @@ def test_finalists_are_raced_tested_and_the_answer_names_the_luck(noisy: Path) -
     ranked = ranking.rank([analysis.read_sweep(folder)])
     assert [row.params for row in ranked.rows[:4]] == [row.params for row in confirmed.rows]
     assert all(row.undecided == "no finalist" for row in ranked.rows[4:])
-    told = verdict.sentence(ranked)
+    told = verdict.summarize_ranking(ranked)
     assert told.startswith("The best configuration beats the baseline by ")
     assert "on the test data" in told
 
@@ -152,7 +152,7 @@ def test_sentences_of_a_baseline_that_nothing_beats(noisy: Path) -> None:
     folder = run(noisy, FILE.replace("baseline: {a: 4}", "baseline: {a: -4}")).folder
     confirmed = found(folder)
     assert confirmed.best.is_baseline
-    told = verdict.confirmed_sentences(confirmed, "it")
+    told = verdict.summarize_confirmation(confirmed, "it")
     assert told[0].startswith("Nothing that the search found beats the baseline: the nearest is ")
 
 

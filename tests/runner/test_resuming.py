@@ -165,10 +165,10 @@ def test_a_file_of_data_that_changes_between_sessions_is_told(
     assert "in a new sweep: python -m sweep run FILE" in told[0]
     at_last = told[0].replace("trial 1)", "trials 1, 2)")
     assert verdict.summarize_sweep(folder).other_data == at_last
-    assert verdict.sentence(rank([analysis.read_sweep(folder)])).endswith(at_last)
+    assert verdict.summarize_ranking(rank([analysis.read_sweep(folder)])).endswith(at_last)
     third = run(project, text.replace("curves", "third"), memo=True).folder  # answers count as those that they are of
     assert verdict.summarize_sweep(third).other_data == ""
-    both = verdict.sentence(rank([analysis.read_sweep(one) for one in (folder, third)]))
+    both = verdict.summarize_ranking(rank([analysis.read_sweep(one) for one in (folder, third)]))
     assert "old in trial 0 of curves; new in trials 1, 2 of curves and trials 0 to 2 of third)" in both
 
 

@@ -11,7 +11,7 @@ import pytest
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Normal, Tied, Uniform, key
 from sweep.space.expressions import Expression
-from sweep.space.feasible_points import near, witness
+from sweep.space.feasible_points import find_feasible_point, near
 
 
 def space(domains: dict[str, Domain], *constraints: str) -> Space:
@@ -39,7 +39,7 @@ THIN = {
 
 @pytest.mark.parametrize("thin", THIN.values(), ids=THIN)
 def test_points_are_allowed_different_and_the_same_every_time(thin: Space) -> None:
-    assert witness(thin) == witness(thin) is not None
+    assert find_feasible_point(thin) == find_feasible_point(thin) is not None
     points = list(islice(near(thin, {}, random.Random(1).random), 8))
     assert points == list(islice(near(thin, {}, random.Random(1).random), 8))
     assert not any(thin.violated(point) for point in points)
@@ -49,7 +49,7 @@ def test_points_are_allowed_different_and_the_same_every_time(thin: Space) -> No
 
 def test_without_an_allowed_point_there_is_none() -> None:
     never = space({"a": UNIT, "b": UNIT}, "a + b > 2.5")
-    assert witness(never) is None
+    assert find_feasible_point(never) is None
     assert list(near(never, {"a": 0.5}, random.Random(0).random)) == []
 
 

@@ -22,29 +22,29 @@ def scipys(values: np.ndarray) -> float:
 @given(st.lists(st.integers(-50, 50), min_size=2, max_size=9).filter(any))
 @settings(max_examples=15, deadline=None)
 def test_p_is_that_of_scipy(values: list[int]) -> None:
-    told = permutations.each(np.array(values, dtype=float)[:, None])
+    told = permutations.check_differences(np.array(values, dtype=float)[:, None])
     assert told.error is None
     assert told.p[0] == pytest.approx(scipys(np.array(values, dtype=float)))
 
 
 def test_by_hand() -> None:
     """Of the 16 sums of +-1 +-2 +-3 +-4, 2 are as far from zero as 10, 4 as far as 8."""
-    assert permutations.each(np.array([[1, -1], [2, 2], [3, 3], [4, 4]])).p.tolist() == [2 / 16, 4 / 16]
-    assert permutations.each(np.zeros((8, 1))).p.tolist() == [1.0]
-    assert permutations.each(np.ones((8, 1))).p.tolist() == [2 / 2**8]
-    assert permutations.each(np.ones((8, 0))).p.tolist() == []
+    assert permutations.check_differences(np.array([[1, -1], [2, 2], [3, 3], [4, 4]])).p.tolist() == [2 / 16, 4 / 16]
+    assert permutations.check_differences(np.zeros((8, 1))).p.tolist() == [1.0]
+    assert permutations.check_differences(np.ones((8, 1))).p.tolist() == [2 / 2**8]
+    assert permutations.check_differences(np.ones((8, 0))).p.tolist() == []
 
 
 def test_a_seed_that_one_comparison_has_not_changes_nothing_of_it() -> None:
     values = np.array([0.3, -0.1, 0.4, 0.2, 0.5, 0.1])
     with_gaps = np.concatenate([values, [0.0, 0.0]])
     both = np.stack([with_gaps, np.arange(8.0) - 2], axis=1)
-    assert permutations.each(both).p[0] == permutations.each(values[:, None]).p[0]
+    assert permutations.check_differences(both).p[0] == permutations.check_differences(values[:, None]).p[0]
 
 
 def test_many_seeds_are_drawn_and_the_error_is_told() -> None:
     values = np.random.default_rng(3).normal(0.4, 1, 24)
-    told = permutations.each(values[:, None])
+    told = permutations.check_differences(values[:, None])
     assert told.error == pytest.approx((0.05 * 0.95 / permutations.DRAWN) ** 0.5)
     # By meeting in the middle: of all 2^24 patterns, those with a sum as large.
     low, high = (
@@ -82,7 +82,7 @@ def test_equality_is_that_of_every_pattern_by_hand(count: int) -> None:
 
 def test_of_two_it_is_the_paired_test() -> None:
     scores = np.random.default_rng(4).normal(size=(8, 2)) + np.array([0.0, 0.5])
-    assert permutations.check_equality(scores).p == permutations.each(scores[:, :1] - scores[:, 1:]).p[0]
+    assert permutations.check_equality(scores).p == permutations.check_differences(scores[:, :1] - scores[:, 1:]).p[0]
 
 
 def test_what_seeds_do_to_all_changes_nothing() -> None:
@@ -119,11 +119,11 @@ def test_many_seeds_are_drawn_for_a_set_too(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(2).normal(size=(13, 40))
-    whole = permutations.each(table).p
+    whole = permutations.check_differences(table).p
     monkeypatch.setattr(permutations, "_CELLS", 5000)
-    assert permutations.each(table).p == pytest.approx(whole)
+    assert permutations.check_differences(table).p == pytest.approx(whole)
     monkeypatch.setattr(permutations, "_WORK", 40 * 2000)
-    drawn = permutations.each(table)
+    drawn = permutations.check_differences(table)
     assert drawn.error is not None
     assert np.abs(drawn.p - whole).max() < 0.06
     monkeypatch.setattr(permutations, "_SETS", 40**2 * 2000)

@@ -20,7 +20,7 @@ from trainables.data.passes import Chunk, Examples, Pass, in_order, taken, unpac
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
 from trainables.devices.replicas import Replicas
-from trainables.numbers.seeds import seed_python
+from trainables.numbers.seeds import seed_python_and_numpy
 
 
 class BatchSplit(Examples):
@@ -43,7 +43,7 @@ class BatchSplit(Examples):
         total = hashlib.blake2b(digest_size=16)
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
-        with seed_python(0):
+        with seed_python_and_numpy(0):
             for batch in self._read.batches(range(count)):
                 self._sizes.append(len(tf.nest.flatten(batch)[0]))
                 kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
@@ -52,7 +52,7 @@ class BatchSplit(Examples):
                     for part in sources.text_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
-        with seed_python(1):
+        with seed_python_and_numpy(1):
             again = _examples(dataset[0])
         if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
             raise DataError("batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead")
@@ -131,7 +131,7 @@ class _Turning:
         if its_seed != seed or done > number - 1:
             dataset, done = copy.deepcopy(self.given), 0
         for before in range(done + 1, number):
-            with seed_python(mixed(seed, before)):
+            with seed_python_and_numpy(mixed(seed, before)):
                 dataset.on_epoch_end()
         self._present = dataset, (seed, number - 1)
         return dataset

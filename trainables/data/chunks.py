@@ -37,7 +37,7 @@ class ArraySplit(Examples):
     """
 
     def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
-        self.arrays = residence.map_converted_arrays(sources.arrays_of(arrays))
+        self.arrays = residence.map_block_arrays(sources.arrays_of(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # the rows that are visited; None: all

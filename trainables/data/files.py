@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import tensorflow_private
-from trainables.data.sources import SHUFFLE_BUFFER, ConvertedArray, DataError, Stream, mixed, permutation, shuffled
+from trainables.data.sources import SHUFFLE_BUFFER, BlockArray, DataError, Stream, mixed, permutation, shuffled
 
 OPEN_FILES = 64
 
@@ -158,7 +158,7 @@ def tfrecords(
 
 def parquet(
     pattern: str, inputs: str | Sequence[str], target: str, sample_weight: str | None = None, dtype: str = "float32"
-) -> tuple[ConvertedArray, ...]:
+) -> tuple[BlockArray, ...]:
     """Return the Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
 
     ``inputs`` are columns of numbers that become a matrix, or one column of lists of one length. x is cast to
@@ -180,7 +180,7 @@ def parquet(
     if not size:
         raise DataError(f"{pattern}: {len(files)} files without a row")
 
-    def rows(columns: list[str], dtype: str | None) -> ConvertedArray:
+    def rows(columns: list[str], dtype: str | None) -> BlockArray:
         name, file = next(found for found in files if found[1].metadata.num_rows)
         first = _matrix(next(file.iter_batches(1, columns=columns)), columns, name)
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
@@ -197,7 +197,7 @@ def parquet(
                         )
                     yield (block[:, 0] if flat else block).astype(kind, copy=False)
 
-        return ConvertedArray((size,) if flat else (size, first.shape[1]), kind, blocks)
+        return BlockArray((size,) if flat else (size, first.shape[1]), kind, blocks)
 
     others = [rows([column], None) for column in wanted[len(columns) :]]
     return (rows(columns, dtype), *others)
@@ -258,7 +258,7 @@ def image_folder(
         raise DataError(f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}")
     images = Images(tuple(file for file, _ in taken), (*size, channels))
     labels = np.array([label for _, label in taken], np.int32)
-    return (ConvertedArray(images.shape, images.dtype, images.blocks) if keep else images), labels
+    return (BlockArray(images.shape, images.dtype, images.blocks) if keep else images), labels
 
 
 def classes(path: str | Path) -> tuple[str, ...]:

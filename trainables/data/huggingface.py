@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trainables.data import sources
-from trainables.data.sources import ConvertedArray, DataError
+from trainables.data.sources import BlockArray, DataError
 
 BLOCK_ROWS = 1024
 
@@ -49,7 +49,7 @@ def _column(dataset: Any, name: str) -> Any:
     first = _read_block(dataset, name, 0, 1)
     if sources.is_text(first):
         return np.concatenate(list(_blocks(dataset, name, first)))
-    return ConvertedArray((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
+    return BlockArray((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
 
 
 def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:

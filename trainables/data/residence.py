@@ -30,7 +30,7 @@ import tensorflow as tf
 
 from sweep.contract import memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
-from trainables.data.sources import Buckets, ConvertedArray, DataError
+from trainables.data.sources import BlockArray, Buckets, DataError
 from trainables.devices.replicas import Replicas
 
 Loaded: TypeAlias = tuple[Any, Any]
@@ -49,7 +49,7 @@ def shared(
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
-        return _write_loaded(*_recorded(hp, load))
+        return _map_loaded(*_recorded(hp, load))
     found = _find(folder, hp)
     if found is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,26 +61,26 @@ def shared(
                 found = folder / f"data-{len(list(folder.glob('data-*')))}"
                 _write_whole(loaded if shareable else None, reads, found)
                 if not shareable:
-                    return _write_loaded(loaded, reads)
+                    return _map_loaded(loaded, reads)
                 del loaded
     structure, reads = _about(found)
-    return _write_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
+    return _map_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
 
 
-def map_converted_arrays(arrays: Any) -> Any:
-    """Return the same arrays, each `ConvertedArray` replaced by a map of a temporary file, deleted at once."""
-    if not any(isinstance(leaf, ConvertedArray) for leaf in tf.nest.flatten(arrays)):
+def map_block_arrays(arrays: Any) -> Any:
+    """Return the same arrays, each `BlockArray` replaced by a map of a temporary file, deleted at once."""
+    if not any(isinstance(leaf, BlockArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
 
         def map_leaf(leaf: Any) -> Any:
-            return _write_and_map(leaf, next(names)) if isinstance(leaf, ConvertedArray) else leaf
+            return _write_and_map(leaf, next(names)) if isinstance(leaf, BlockArray) else leaf
 
         return tf.nest.map_structure(map_leaf, arrays)
 
 
-def _write_and_map(rows: ConvertedArray, file: Path) -> Any:
+def _write_and_map(rows: BlockArray, file: Path) -> Any:
     _need(file.parent, _nbytes(rows))
     _write(rows, file)
     return np.load(file, mmap_mode="c")
@@ -93,8 +93,8 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     return loaded, reads
 
 
-def _write_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
-    return (map_converted_arrays(loaded[0]), map_converted_arrays(loaded[1])), reads
+def _map_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
+    return (map_block_arrays(loaded[0]), map_block_arrays(loaded[1])), reads
 
 
 def _find(folder: Path, hp: Hyperparameters) -> Path | None:
@@ -110,7 +110,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _shareable(data: Any) -> bool:
-    """Return whether all parts are arrays in memory or `ConvertedArray`, in structures that are read back as they were.
+    """Return whether all parts are arrays in memory or `BlockArray`, in structures that are read back as they were.
 
     Arrays that an author has mapped are excluded: they are shared already.
     """
@@ -119,7 +119,7 @@ def _shareable(data: Any) -> bool:
     if type(data) is dict:
         return all(map(_shareable, data.values()))
     in_memory = isinstance(data, np.ndarray) and not isinstance(data, np.memmap) and not data.dtype.hasobject
-    return data is None or in_memory or isinstance(data, ConvertedArray)
+    return data is None or in_memory or isinstance(data, BlockArray)
 
 
 def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
@@ -148,11 +148,11 @@ def _about(home: Path) -> tuple[Any, Reads]:
 
 
 def _write(leaf: Any, file: Path) -> None:
-    """Write one array as .npy, with its data at a multiple of 64 bytes; `ConvertedArray` block by block.
+    """Write one array as .npy, with its data at a multiple of 64 bytes; `BlockArray` block by block.
 
-    Raises: DataError: if the blocks of `ConvertedArray` have more or fewer rows than expected.
+    Raises: DataError: if the blocks of `BlockArray` have more or fewer rows than expected.
     """
-    if not isinstance(leaf, ConvertedArray):
+    if not isinstance(leaf, BlockArray):
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
@@ -289,7 +289,10 @@ def aliasable(leaf: Any) -> bool:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an uninitialised array that `put_on_devices` can alias on a CPU device, unless it holds objects."""
+    """Return an uninitialised array, aligned so that `put_on_devices` can alias it on a CPU device.
+
+    Arrays of objects are not aligned, because they cannot be aliased.
+    """
     if dtype.hasobject:
         return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

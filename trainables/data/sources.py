@@ -26,7 +26,7 @@ class DataError(Exception):
 
 
 @dataclass(frozen=True)
-class ConvertedArray:
+class BlockArray:
     """An array in files of another format, which is written to disk once, block by block, and then mapped."""
 
     shape: tuple[int, ...]
@@ -322,7 +322,7 @@ def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
 
 
 def _is_array(part: Any) -> bool:
-    return isinstance(part, ConvertedArray) or (
+    return isinstance(part, BlockArray) or (
         hasattr(part, "shape") and (hasattr(part, "dtype") or hasattr(part, "to_numpy"))
     )
 
@@ -380,7 +380,7 @@ def arrays_of(arrays: Any) -> Any:
 
 
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
-    """Return arrays, also Rows and whatever slices like an array, unchanged; convert tensors and data frames.
+    """Convert tensors and data frames to arrays; leave arrays and what slices like an array as they are.
 
     Raises: DataError: if it is not an array of numbers or, with ``may_be_text``, of texts.
     """
@@ -388,7 +388,7 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
         leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
-    if not (sliceable or isinstance(leaf, ConvertedArray)) or hasattr(leaf, "toarray"):  # `toarray`: a sparse matrix
+    if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(leaf, "toarray"):  # `toarray`: a sparse matrix
         dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""
         raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
     if not leaf.shape:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import Order
-from trainables.data.sources import Buckets, ConvertedArray, DataError, Stream, is_one_hot, lack_targets, mixed
+from trainables.data.sources import BlockArray, Buckets, DataError, Stream, is_one_hot, lack_targets, mixed
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
@@ -103,9 +103,9 @@ def _kind_of_data(data: Any) -> str:
 
 
 def _joined_arrays(first: Any, second: Any) -> Any:
-    if isinstance(first, ConvertedArray) and isinstance(second, ConvertedArray):
+    if isinstance(first, BlockArray) and isinstance(second, BlockArray):
         shape = (len(first) + len(second), *first.shape[1:])
-        return ConvertedArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
+        return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
     arrays = []
     for part in (first, second):
         arrays.append(np.asarray(part.numpy() if hasattr(part, "numpy") else part))

@@ -38,7 +38,7 @@ def known() -> dict[str, bool] | None:
 
 
 class NvmlReader:
-    """A reader of one GPU that implements `gauges.Reader`."""
+    """A reader of one GPU that implements `gauges.GpuReader`."""
 
     def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle

@@ -21,7 +21,7 @@ from sweep.contract import Exported, NotExportable
 from trainables.data.passes import VALIDATION_BATCH, Examples
 from trainables.devices.replicas import here
 from trainables.export import fresh_process, model_files
-from trainables.export.model_files import FileFormat, Signature
+from trainables.export.model_files import Signature, WrittenFile
 from trainables.export.plain_model import Plain, averaged
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
@@ -81,7 +81,7 @@ def _of_split(split: Examples, inputs: Any) -> str:
 
 
 def _notes(
-    trial: ReadyTrial, plain: Plain, files: Sequence[FileFormat], given: Sample, drifting: Sequence[str]
+    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], given: Sample, drifting: Sequence[str]
 ) -> list[str]:
     notes = []
     if plain.raw_inputs is not None:
@@ -173,7 +173,7 @@ def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, others, strict=True))
 
 
-def differences(files: Sequence[FileFormat], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
+def differences(files: Sequence[WrittenFile], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
     """Return the largest difference of each file's predictions, which are made in a fresh process.
 
     Raises: NotExportable: if a file does not load, or predicts something else.
@@ -254,7 +254,7 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
     return np.concatenate([part.numpy()[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def _ask(folder: Path, files: Sequence[FileFormat], given: Sample, signature: Signature) -> None:
+def _ask(folder: Path, files: Sequence[WrittenFile], given: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(given.inputs)
     arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
     np.savez(folder / "inputs.npz", **arrays)
@@ -303,7 +303,7 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
-def _compared(folder: Path, written: FileFormat, given: Sample, said: str) -> float:
+def _compared(folder: Path, written: WrittenFile, given: Sample, said: str) -> float:
     name = written.path.name
     failure = folder / f"{written.format}.txt"
     if failure.exists():

@@ -26,7 +26,7 @@ _KERAS = ("keras", "builtins")
 
 
 @dataclass(frozen=True)
-class FileFormat:
+class WrittenFile:
     """One format on disk."""
 
     format: str
@@ -76,7 +76,7 @@ def served(model: keras.Model, given: Signature) -> keras.Model:
     return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
 
 
-def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> FileFormat:
+def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> WrittenFile:
     """Write one format.
 
     Raises: NotExportable: if Keras or a converter fails.
@@ -89,7 +89,7 @@ def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) 
                     return _write_keras(model, path, given)
                 case "saved_model":
                     served(model, given).export(str(path), verbose=False, input_signature=given.specs)
-                    return FileFormat(kind, path, _loads_saved_model(given))
+                    return WrittenFile(kind, path, _loads_saved_model(given))
                 case _:
                     return _write_onnx(model, path, given)
     except NotExportable:
@@ -111,7 +111,7 @@ def check_formats(formats: Any) -> None:
             )
 
 
-def _write_keras(model: keras.Model, path: Path, given: Signature) -> FileFormat:
+def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
     keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
     with zipfile.ZipFile(path) as archive:
@@ -138,10 +138,10 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> FileFormat
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
     usage = "\n".join(["import keras", *imports, load, _format_predict_call(given)])
-    return FileFormat("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
+    return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
-def _write_onnx(model: keras.Model, path: Path, given: Signature) -> FileFormat:
+def _write_onnx(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
     narrow = sorted(
         {layer.compute_dtype for layer in keras_private.flatten_layers(model) if hasattr(layer, "compute_dtype")}
     )
@@ -157,7 +157,7 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> FileFormat:
             "saved_model or keras, or look up the texts in data()"
         )
     onnx_file.write(served(model, given), path, given.specs)
-    return FileFormat("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
+    return WrittenFile("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
 
 
 def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:

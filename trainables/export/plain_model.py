@@ -49,7 +49,7 @@ def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
     record = CreatedVariables(trial.assignment.seed)
     author.live = Settled(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
-    kept = seeds.seed_python(trial.assignment.seed), keras_corrections.numbering_kept()
+    kept = seeds.seed_python_and_numpy(trial.assignment.seed), keras_corrections.numbering_kept()
     with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)

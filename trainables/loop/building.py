@@ -95,8 +95,8 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
     """Call the author's methods that make a model, and return what they make.
 
     Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
-    returns a compiled model, its optimizer, loss and metrics are used. Raises `origins.Kept` for a model that an
-    earlier trial has made.
+    returns a compiled model, its optimizer, loss and metrics are used. Raises
+    `origins.StaleVariable` for a model that an earlier trial has made.
     """
     keras_corrections.let_variables_be_numbers()
     first = len(record.made)
@@ -112,7 +112,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
         by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
         owned.undo_shared(variables.values())
-        origins.check_origins(variables, record)
+        origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
             compiled = _compiled_by(author, model)
             turns = own_step.list_turns(author, hp, model)

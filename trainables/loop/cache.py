@@ -17,7 +17,7 @@ from trainables.devices import nvml
 from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
-from trainables.state.pristine import LeftValues
+from trainables.state.pristine import MadeValues
 
 LEAST = 1 / 256
 """Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
@@ -33,7 +33,7 @@ class Structure:
     targets: object = None  # digest of some targets, likewise
     reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
-    made: LeftValues = field(default_factory=LeftValues)  # what the methods left in modules
+    made: MadeValues = field(default_factory=MadeValues)  # what the methods left in modules
     # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
     # program.
     drew: bool = False

@@ -207,7 +207,7 @@ class FitProgram(Program):
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
             tried = additivity.ProgramUnderTest(replicas, self.state, [model], self._metrics)
-            additivity.check_additivity(tried, self._modes(validates=validation is not None), train)
+            additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
         """Return the modes whose values must follow from the parts of a batch, for `additivity`."""

@@ -173,7 +173,7 @@ class GraphProgram(Program):
         tried = additivity.ProgramUnderTest(
             graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches
         )
-        additivity.check_additivity(tried, graph.modes(validates=validates), train)
+        additivity.check_parts(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether the loss or metrics of the first examples change in batches of the training's size.

@@ -181,7 +181,7 @@ class ServedProgram(Program):
     def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
         parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
         model = parts.model
-        _refuse_asynchronous(wanted.recipe, made.hp, parts.optimizer)
+        _refuse_unsupported(wanted.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.create_variables(model, example)
@@ -421,7 +421,7 @@ def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
             yield tf.nest.map_structure(partial(gather, rows=rows), chunk.tensors)
 
 
-def _refuse_asynchronous(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+def _refuse_unsupported(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
     """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")

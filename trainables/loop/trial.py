@@ -251,7 +251,7 @@ class ReadyTrial:
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
-            whole = split(residence.map_converted_arrays(data), replicas, "test data")
+            whole = split(residence.map_block_arrays(data), replicas, "test data")
             held_out = HeldOut.all_of(self.hp, whole, self.walk.batch_size, self.assignment.accumulate)
             held_out = self._in_its_batches(held_out)
             return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics

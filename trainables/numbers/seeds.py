@@ -20,7 +20,7 @@ def short(seed: int) -> int:
 
 
 @contextmanager
-def seed_python(seed: int) -> Iterator[None]:
+def seed_python_and_numpy(seed: int) -> Iterator[None]:
     """Seed `random` and `np.random` inside the block, and restore their states afterwards."""
     kept = random.getstate(), np.random.get_state()
     random.seed(seed)
@@ -36,10 +36,10 @@ def seed_python(seed: int) -> Iterator[None]:
 def seeded_throughout(seed: int) -> Iterator[None]:
     """Seed every generator that code can use without a seed of its own, and restore them afterwards.
 
-    Besides those of `seed_python`, these are the generators of `keras.random` and `tf.random`, and the entropy that
-    `np.random.default_rng()` takes from the machine.
+    Besides those of `seed_python_and_numpy`, these are the generators of `keras.random` and `tf.random`, and the
+    entropy that `np.random.default_rng()` takes from the machine.
     """
-    with seed_python(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
+    with seed_python_and_numpy(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
 
 

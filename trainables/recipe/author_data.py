@@ -187,7 +187,7 @@ class AuthorData:
             data = validation
         else:
             data = trial_parts.join_data(train, validation)
-        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.map_converted_arrays(data))[0])
+        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.map_block_arrays(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
         """Raise OtherData if a checkpoint was made on data with another fingerprint."""
@@ -218,7 +218,7 @@ class AuthorData:
         extents = _extents(hp, placement, assignment)
         if self._first is None:
             self._first = attributes.kept(author, self._own)
-        attributes.replace_attributes(author, self._own, self._first)
+        attributes.replace_all(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
             parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
@@ -268,7 +268,7 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
     front = features.in_front(author, hp) if features.are_cached(author, hp) else None
     if front is None:
         return parts
-    return DataParts(*(features.compute_features(front, part, placement.devices[0]) for part in parts))
+    return DataParts(*(features.replace_inputs(front, part, placement.devices[0]) for part in parts))
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:

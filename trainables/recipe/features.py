@@ -12,7 +12,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.data import residence
 from trainables.data.sources import DataError
-from trainables.numbers.seeds import seed_python
+from trainables.numbers.seeds import seed_python_and_numpy
 from trainables.recipe import mixing
 from trainables.recipe.author import Author
 from trainables.recipe.refusals import Refused, own_methods
@@ -42,7 +42,7 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
     Raises: TypeError: if it is no model. Refused: if it has layers that augment.
     """
-    with seed_python(0), weights.read_once():
+    with seed_python_and_numpy(0), weights.read_once():
         model = author.features(hp)
     if model is None:
         return None
@@ -58,7 +58,7 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
     return model
 
 
-def compute_features(model: keras.Model, data: Any, device: str) -> Any:
+def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
     """Return a data set with its inputs replaced by their features, as float32.
 
     Raises: DataError: if the data is not arrays. Refused: if the model is random.
@@ -70,7 +70,7 @@ def compute_features(model: keras.Model, data: Any, device: str) -> Any:
             f"a {type(data).__name__}, whose features cannot be kept; hand over arrays, or cache_features: false"
         )
     x, *others = data
-    x = residence.map_converted_arrays(x)
+    x = residence.map_block_arrays(x)
     size = len(tf.nest.flatten(x)[0])
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # TensorFlow has no types

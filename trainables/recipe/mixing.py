@@ -147,7 +147,7 @@ class Mixed:
 
 
 def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
-    """Return the share of each example's own part, a mask of its partner's pixels, and which examples are pasted.
+    """Draw the mix of each example with its partner: its own share, the mask of pasted pixels, whether it is pasted.
 
     The last two are None without cutmix.
     """

@@ -111,7 +111,7 @@ class ExampleResults:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check_additivity(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
+def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)

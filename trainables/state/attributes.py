@@ -13,7 +13,7 @@ from typing import Any
 from sweep.state import values
 from sweep.state.pristine import Traces, find_changed_names
 
-__all__ = ["as_left", "find_changed_names", "kept", "kept_by", "replace_attributes"]
+__all__ = ["as_left", "find_changed_names", "kept", "kept_by", "replace_all"]
 
 
 def kept(author: object, own: frozenset[str]) -> dict[str, object]:
@@ -21,7 +21,7 @@ def kept(author: object, own: frozenset[str]) -> dict[str, object]:
     return {name: value for name, value in vars(author).items() if name not in own}
 
 
-def replace_attributes(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
+def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
     """Replace the author's attributes of the trainable by these, which belong to one program or run of `data`."""
     for name in kept(author, own):
         delattr(author, name)
@@ -32,11 +32,11 @@ def replace_attributes(author: object, own: frozenset[str], attributes: Mapping[
 def as_left(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
     """Replace the author's attributes inside the block, and restore the previous ones afterwards."""
     before = kept(author, own)
-    replace_attributes(author, own, attributes)
+    replace_all(author, own, attributes)
     try:
         yield
     finally:
-        replace_attributes(author, own, before)
+        replace_all(author, own, before)
 
 
 def kept_by(author: object, own: frozenset[str]) -> Traces:

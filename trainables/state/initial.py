@@ -53,7 +53,10 @@ class InitialModel:
         return True
 
     def follows(self, state: State) -> bool:
-        """Return whether the optimizer has drawn initial values, as ScheduleFreeAdamW, which copies the weights."""
+        """Return whether any of the optimizer's own variables has a drawn initial value.
+
+        This is so for ScheduleFreeAdamW, which copies the weights.
+        """
         own = {id(raw) for raw in self.made} | {id(raw_of(v)) for v in self.model.variables}
         return any(state.is_drawn(raw_of(slot)) for slot in self.optimizer.variables if id(raw_of(slot)) not in own)
 

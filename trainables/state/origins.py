@@ -78,8 +78,8 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
         yield
 
 
-def check_origins(variables: Mapping[str, Any], record: CreatedVariables) -> None:
-    """Raise Kept if an earlier trial has created a variable.
+def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None:
+    """Raise StaleVariable if an earlier trial has created one of the variables.
 
     Variables older than all trials are accepted: they are the same in a fresh process.
     """

@@ -56,7 +56,7 @@ class State:
         """Collect the ``tracked`` variables, then all that the traced ``graphs`` use besides, except ``others``.
 
         Variables that an earlier trial of another trainable has changed are restored first.
-        Raises: NotOwned, NotInScope or origins.Kept: if a variable cannot be reset.
+        Raises: NotOwned, NotInScope or origins.StaleVariable: if a variable cannot be reset.
         """
         _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
@@ -84,7 +84,7 @@ class State:
                 f"made outside of the strategy's scope: {', '.join(outside)}, used by {replicas.number} "
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
-        origins.check_origins(strays, record)
+        origins.refuse_stale(strays, record)
 
     def will_train(self) -> None:
         """Register that the variables are about to change."""

@@ -99,7 +99,7 @@ _process = Pristine()  # of the modules of this process
 _left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # names in modules, by trainable
 
 
-class LeftValues:
+class MadeValues:
     """Values that the methods that make a model have left in the author's modules and in the process's settings."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class LeftValues:
                     self._left.append((home, name, pristine.as_it_is(home, name, value)))
 
     def have(self) -> None:
-        """Put these values into the modules, in place of what other methods have left, for their program."""
+        """Restore these values in the modules and the settings, in place of those that other programs need."""
         put_back_made()
         settings.apply_settings(self.settings)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
@@ -139,7 +139,7 @@ def put_back_made() -> None:
 @contextmanager
 def unmade() -> Iterator[None]:
     """Undo what making the present model has left in modules inside the block, and redo it afterwards."""
-    held = LeftValues()
+    held = MadeValues()
     for one in _made:
         held.take(*one)
     put_back_made()
@@ -150,14 +150,14 @@ def unmade() -> Iterator[None]:
 
 
 @contextmanager
-def making(author: object) -> Iterator[LeftValues]:
+def making(author: object) -> Iterator[MadeValues]:
     """Run `model` and the related methods inside the block, with modules as if they had not run before.
 
     Yields what they leave. It stays there until a model is made again or another trial begins, because hooks of this
     trial may read it.
     """
     put_back_made()
-    pristine, made, were = Pristine(), LeftValues(), settings.read_settings()
+    pristine, made, were = Pristine(), MadeValues(), settings.read_settings()
     pristine.take(modules.find_homes(author))
     with _imported(author, pristine.take):
         try:

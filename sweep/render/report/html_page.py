@@ -20,7 +20,7 @@ from sweep.render.tables import counted_by, held_out_lines, rung_lines
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
-from sweep.text import counted, duration, format_settings, moment, money, printable, setting
+from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
 SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
@@ -69,7 +69,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         data=Markup(as_json(content)),  # safe: no character that is special in HTML
         title=" · ".join(one.sweep.name for one in accounts),
         objectives=ranking.objectives,
-        answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
+        answer=verdict.summarize_ranking(ranking, running=any(one.running for one in accounts)),
         method=ranking.method,
         worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
         budgets=any(one.budgets for one in worths),
@@ -193,4 +193,4 @@ def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
 def _word(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(_word, value))
-    return setting(value) if isinstance(value, str | int | float | bool) else str(value)
+    return format_setting(value) if isinstance(value, str | int | float | bool) else str(value)

@@ -14,8 +14,8 @@ TICKS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The line of a trial in the lineage: down from its parent, then to the right."""
+class LineageLine:
+    """The line of one trial in the drawing: vertical from its parent's line, then horizontal over its own epochs."""
 
     trial: int
     kind: str  # "best" if it trained epochs of the best trial, else "other"
@@ -28,11 +28,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LineageDrawing:
-    """A lineage as the template draws it."""
+    """The coordinates and the caption of a lineage drawing, for the template of the report."""
 
     width: int
     height: int
-    rows: tuple[Row, ...]
+    rows: tuple[LineageLine, ...]
     ticks: tuple[tuple[float, int], ...]  # labels below it: position and epoch
     words: str
 
@@ -56,7 +56,7 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
         above = y if trial.parent is None else place[trial.parent]
         title = f"trial {trial.trial}, {trial.status.value} after epoch {trial.epochs}"
         kind = "best" if trial.trial in ancestors else "other"
-        rows.append(Row(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
+        rows.append(LineageLine(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
     step = max(-(-last // TICKS), 1)
     ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))
     words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"

@@ -17,7 +17,7 @@ from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.events import Status, Value, is_number
 from sweep.render.tables import ranking_grid, remove_empty_columns
 from sweep.space.domains import Domain, Range, is_log, list_choices
-from sweep.text import setting
+from sweep.text import format_setting
 
 if TYPE_CHECKING:
     from sweep.searchers.optuna_study import Importance
@@ -129,12 +129,12 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
         return {"name": name, "log": log, "listed": listed, "values": [_round_number(one.get(name)) for one in params]}
     possible = () if domain is None else list_choices(domain) or ()
-    labels = list(dict.fromkeys(map(setting, [*possible, *values])))
-    labels = [label for label in labels if label in set(map(setting, values))]
+    labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
+    labels = [label for label in labels if label in set(map(format_setting, values))]
     code = {label: at for at, label in enumerate(labels)}
     codes = []
     for one in params:
-        codes.append(code[setting(one[name])] if name in one else -1)
+        codes.append(code[format_setting(one[name])] if name in one else -1)
     return {"name": name, "labels": labels, "values": codes}
 
 

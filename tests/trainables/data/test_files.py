@@ -81,7 +81,7 @@ def _write_parquet(folder: Path, **columns: Any) -> str:
 
 
 def _loaded(arrays: Any) -> Any:
-    return residence.map_converted_arrays(arrays)
+    return residence.map_block_arrays(arrays)
 
 
 def test_parquet_columns_become_a_matrix(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from small import Small, assignment, metrics, train
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import huggingface, residence
 from trainables.data.chunks import split
-from trainables.data.sources import ConvertedArray, DataError
+from trainables.data.sources import BlockArray, DataError
 from trainables.devices.replicas import Replicas
 
 datasets = pytest.importorskip("datasets", reason="an extra of its own")
@@ -35,7 +35,7 @@ def table() -> Any:
 
 def _arrays(data: Any) -> Any:
     return tf.nest.map_structure(
-        lambda leaf: residence.map_converted_arrays((leaf,))[0] if isinstance(leaf, ConvertedArray) else leaf, data
+        lambda leaf: residence.map_block_arrays((leaf,))[0] if isinstance(leaf, BlockArray) else leaf, data
     )
 
 

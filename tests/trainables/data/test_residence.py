@@ -19,7 +19,7 @@ from waiting import PATIENCE_S
 from sweep.hyperparameters import Hyperparameters, ReadMark
 from trainables.data import chunks, residence
 from trainables.data.residence import Packed, shared
-from trainables.data.sources import ConvertedArray, DataError
+from trainables.data.sources import BlockArray, DataError
 from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
 from trainables.state.pristine import AuthorSurroundings
@@ -188,19 +188,19 @@ def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
-    rows = ConvertedArray((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
+    rows = BlockArray((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
     ((mapped, _), _) = _shared(tmp_path, lambda: ((rows, Y), None))
-    unshared, y = residence.map_converted_arrays((rows, Y))
+    unshared, y = residence.map_block_arrays((rows, Y))
     assert mapped.tolist() == unshared.tolist() == X.tolist()
     assert y is Y
     assert not Path(unshared.filename).exists()  # gone with the process
 
 
 def test_wrong_data(tmp_path: Path) -> None:
-    short = ConvertedArray((6, 2), X.dtype, lambda: iter([X[:4]]))
+    short = BlockArray((6, 2), X.dtype, lambda: iter([X[:4]]))
     with pytest.raises(DataError, match="4 rows were read, expected 6"):
         _shared(tmp_path, lambda: ((short, Y), None))
-    huge = ConvertedArray((2**50, 2), X.dtype, lambda: iter([]))
+    huge = BlockArray((2**50, 2), X.dtype, lambda: iter([]))
     with pytest.raises(DataError, match="GiB free; make room"):
         _shared(tmp_path, lambda: ((huge, Y), None))
     with pytest.raises(DataError, match="keys"):

@@ -19,7 +19,7 @@ from sweep.contract import Fold
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.chunks import split
-from trainables.data.sources import Buckets, ConvertedArray, DataError, Stream, from_dataset
+from trainables.data.sources import BlockArray, Buckets, DataError, Stream, from_dataset
 from trainables.data.trial_parts import join_data
 from trainables.devices.replicas import Replicas
 from trainables.recipe.refusals import Refused
@@ -84,7 +84,7 @@ def _fold(number: int, epochs: int = 2, **params: Any) -> Any:
 
 @pytest.mark.keras
 def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
-    class ConvertedArray(Small):
+    class OneFold(Small):
         def data(self, hp: Any) -> Any:
             x, y = trial_parts.uncut(*super().data(hp))
             return tuple((x[rows], y[rows]) for rows in trial_parts.fold_rows(y, 90, 2, 4, 7))
@@ -93,13 +93,13 @@ def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
     for number in (0, 2):
         found = metrics(train(used, _fold(number, class_weights="balanced")))
     assert len(used._session._programs._held) == 1
-    for mine, theirs in zip(found, metrics(train(ConvertedArray(), assignment(class_weights="balanced"))), strict=True):
+    for mine, theirs in zip(found, metrics(train(OneFold(), assignment(class_weights="balanced"))), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
 
 
 @pytest.mark.keras
 def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
-    class ConvertedArray(Small):
+    class OneFold(Small):
         """The rows of one fold, handed over by themselves."""
 
         def data(self, hp: Any) -> Any:
@@ -113,7 +113,7 @@ def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
     assert len(used._session._programs._held) == 1  # both in one program, traced once
     assert program.train_chunk.experimental_get_tracing_count() == 1
     assert found == metrics(train(Small(), _fold(2)))  # as in a fresh worker
-    for mine, theirs in zip(found, metrics(train(ConvertedArray(), assignment())), strict=True):
+    for mine, theirs in zip(found, metrics(train(OneFold(), assignment())), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
     first, second = Small(), Small()
     first.begin(_fold(2))
@@ -157,8 +157,8 @@ def test_arrays_and_what_holds_them() -> None:
 
 
 def test_rows_in_files() -> None:
-    def rows(*values: float) -> ConvertedArray:
-        return ConvertedArray((len(values),), np.dtype(np.float32), lambda: iter([np.array(values, np.float32)]))
+    def rows(*values: float) -> BlockArray:
+        return BlockArray((len(values),), np.dtype(np.float32), lambda: iter([np.array(values, np.float32)]))
 
     found = join_data((rows(1, 2), rows(0, 0)), (rows(3), rows(0)))[0]
     assert (len(found), [list(block) for block in found.blocks()]) == (3, [[1, 2], [3]])

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.cli.doctor import Round, examine
 from sweep.doctor.findings import Severity
-from sweep.doctor.programs import Ran, run_command
+from sweep.doctor.programs import CommandResult, run_command
 from trainables.doctor import device_probe
 
 pytestmark = pytest.mark.keras
@@ -32,10 +32,12 @@ def test_a_cpu_computes_right() -> None:
 def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_its_cpu(tmp_path: Path) -> None:
     """As ``sweep doctor``, with the probes in this process instead of one after the other in their own."""
 
-    def run(command: Sequence[str], timeout_s: float) -> Ran:
+    def run(command: Sequence[str], timeout_s: float) -> CommandResult:
         _, _, arguments = " ".join(command).partition(" -m trainables.doctor.device_probe ")
         return (
-            Ran(0, json.dumps(device_probe.main(arguments.split()))) if arguments else run_command(command, timeout_s)
+            CommandResult(0, json.dumps(device_probe.main(arguments.split())))
+            if arguments
+            else run_command(command, timeout_s)
         )
 
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}

@@ -42,7 +42,7 @@ def test_they_are_what_keras_predicts() -> None:
     front = features.in_front(author, None)
     assert front is not None
     data, _ = zoo_data.images()
-    (found, y) = features.compute_features(front, data, "cpu:0")
+    (found, y) = features.replace_inputs(front, data, "cpu:0")
     np.testing.assert_allclose(found, front.predict(data[0], verbose=0), atol=1e-6)
     assert y is data[1]
 
