@@ -18,7 +18,7 @@ import optuna
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.runner.methods import build_searcher
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median

@@ -39,7 +39,7 @@ from search_tasks import Task, load_tasks
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.schedulers import Pausing, Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Searcher
 from sweep.space.early_terminate import RULES, EarlyTermination, NoTermination
 from sweep.space.objectives import Objective

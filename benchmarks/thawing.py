@@ -29,7 +29,7 @@ from sweep.analysis import replay
 from sweep.analysis.replay import Curve
 from sweep.events import Status
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.schedulers.promotion import PausingScheduler, _Pause
 from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import Objective, objective

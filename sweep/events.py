@@ -204,6 +204,11 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # see `TrialStarted`
 
+    @property
+    def pauses(self) -> bool:
+        """Whether the trial pauses here: it may continue in this session."""
+        return self.waits and self.status is Status.INTERRUPTED
+
 
 class ModelTested(Record, frozen=True, kw_only=True):
     """A trial's model was evaluated on the test data, once, after all choices were made."""

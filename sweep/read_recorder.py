@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import threading
@@ -153,7 +154,15 @@ class ReadRecorder:
             self._reads = kept
 
     def absorb(self, reads: Reads) -> None:
-        """Add what was read elsewhere, such as by the same trial in another process."""
+        """Add what was read elsewhere, such as by the same trial in another process.
+
+        A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
+        process has written do not count.
+        """
+        reads.files = {path: found for path, found in reads.files.items() if not self._was_written(path)}
+        for path, found in reads.files.items():
+            if self._reads.files.get(path, found) != found:
+                self._reads.unknown.setdefault(f"reads {path}, which has changed since it was read first", None)
         self._reads.add(reads)
 
     @property
@@ -223,10 +232,12 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
-        access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
-        if is_new and args[1] is None and not flags & os.O_CREAT and not _path(path).is_absolute():
-            self._note_unknown("opens a file relative to a folder's descriptor")  # which the event does not name
+        is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _path(path).is_absolute()
+        if is_by_descriptor:  # of `os.open`, whose event does not name the folder
+            if not _is_removal():
+                self._note_unknown("opens a file by a path that may be relative to a folder's descriptor")
             return
+        access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
             if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder in order to create a file in it
                 self._note_written(path)
@@ -272,6 +283,8 @@ class ReadRecorder:
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
+            if _is_removal():
+                return
             link = Path(f"/proc/self/fd/{path}")
             path = link.readlink() if link.is_symlink() else None
         if isinstance(path, str | bytes | os.PathLike):
@@ -502,6 +515,14 @@ def listing_digest(path: str, own: Container[str] = ()) -> str:
 def _is_of_python(file: str) -> bool:
     """Return whether a frame's file belongs to Python's own library."""
     return file.startswith("<frozen") or (file.startswith(_PYTHON) and "site-packages" not in file)
+
+
+def _is_removal() -> bool:
+    """Return whether `shutil.rmtree` causes the present event; it opens and lists folders only to remove them."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == shutil.__file__ and "rmtree" in frame.f_code.co_name
 
 
 def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:

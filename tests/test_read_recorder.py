@@ -112,8 +112,73 @@ def test_files_that_are_opened_by_the_descriptor_of_their_folder(tmp_path: Path,
     os.listdir(folder)  # noqa: PTH208  # Path has no descriptors
     os.close(folder)
     (reason,) = reads.unknown
-    assert reason.endswith("opens a file relative to a folder's descriptor")
+    assert reason.endswith("opens a file by a path that may be relative to a folder's descriptor")
     assert str(tmp_path) in reads.folders
+
+
+def test_a_file_of_the_working_folder_does_not_hide_one_opened_by_a_descriptor(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "input").write_text(folder)
+    monkeypatch.chdir(tmp_path / "here")
+    descriptor = os.open(tmp_path / "there", os.O_RDONLY)
+    os.close(os.open("input", os.O_RDONLY, dir_fd=descriptor))
+    os.close(descriptor)
+    assert len(reads.unknown) == 1
+
+
+def _remove_a_tree(folder: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").write_text("1")
+    shutil.rmtree(folder)
+
+
+REMOVALS: dict[str, Callable[[Path], object]] = {
+    "rmtree": lambda path: _remove_a_tree(path / "new"),
+    "in TemporaryDirectory": lambda path: _in_a_temporary_folder(path),
+    "in a thread": lambda path: _in_a_thread(_remove_a_tree, path / "new"),
+}
+
+
+def _in_a_temporary_folder(path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=path) as folder:
+        (Path(folder) / "a" / "b").mkdir(parents=True)
+        (Path(folder) / "a" / "b" / "file").write_text("1")
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_a_folder_that_is_removed_was_not_read(name: str, tmp_path: Path, reads: Reads) -> None:
+    REMOVALS[name](tmp_path)
+    assert not reads.unknown
+    assert not reads.folders
+    assert not reads.files
+
+
+def test_a_file_that_another_process_has_read_otherwise_is_a_reason(tmp_path: Path, reads: Reads) -> None:
+    with recorder.apart():  # as if they had been there before
+        for name in ("same", "changed"):
+            (tmp_path / name).write_text("1")
+    recorder._written.clear()
+    for name in ("same", "changed"):
+        (tmp_path / name).read_text()
+    elsewhere = Reads()
+    elsewhere.files = {str(tmp_path / "same"): reads.files[str(tmp_path / "same")]}
+    recorder.absorb(elsewhere)
+    assert not reads.unknown
+    elsewhere.files = {str(tmp_path / "changed"): "1 bytes of another"}
+    recorder.absorb(elsewhere)
+    (reason,) = reads.unknown
+    assert reason == f"reads {tmp_path / 'changed'}, which has changed since it was read first"
+
+
+def test_a_file_that_a_trial_writes_and_another_process_reads_does_not_count(tmp_path: Path, reads: Reads) -> None:
+    (tmp_path / "cache").write_text("1")
+    elsewhere = Reads()
+    elsewhere.files = {str(tmp_path / "cache"): fingerprint_file(str(tmp_path / "cache"))}
+    recorder.absorb(elsewhere)
+    assert not reads.files
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

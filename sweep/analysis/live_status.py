@@ -378,7 +378,7 @@ class Standing:
         self.running.pop(number, None)
         self._thaw(number)
         # otherwise it waits in a population
-        if event.status is Status.INTERRUPTED and event.waits and self.outline.decisions:
+        if event.pauses and self.outline.decisions:
             self._paused[number] = state.epoch
             self._lost[state.epoch] += 1
         if isinstance(change, ledger.Reopened):

@@ -178,9 +178,8 @@ class Foresight:
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        from sweep.schedulers.early_termination import (
-            build as build_scheduler,  # imports NumPy, which a live view does not need at import
-        )
+        # It imports NumPy, which a live view does not need at import
+        from sweep.schedulers.early_termination import build_scheduler
 
         numbers = random.Random(0)
         started = len(self._gone) + len(going)

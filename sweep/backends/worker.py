@@ -283,7 +283,10 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _inputs(self) -> Inputs:
-        """Return what the present trial may have read, in this process and in earlier ones."""
+        """Return what the present trial may have read, in this process, in its other ranks and in earlier processes."""
+        absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
+        if absorb_reads is not None:
+            absorb_reads()
         return inputs.of_process(self._job, inputs.declared_by(self._trainable))
 
     def _absorb(self, read_before: Inputs | None) -> None:

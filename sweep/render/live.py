@@ -210,7 +210,7 @@ class LiveView(Closing):
             ended = self.standing.observe(event)
         if ended is None or not isinstance(event, TrialEnded):
             return
-        if event.waits and event.status is Status.INTERRUPTED:  # it pauses
+        if event.pauses:
             return
         if self._lines:
             self._write(self._line(ended))

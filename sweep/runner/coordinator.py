@@ -497,9 +497,8 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
         verdict, heard = None, number_in_search(change)
-        if heard and (
-            isinstance(change, SessionChange) or not change.trial.reopened
-        ):  # reopened: they have seen it end
+        has_ended_before = not isinstance(change, SessionChange) and change.trial.reopened
+        if heard and not has_ended_before:
             self._searcher.observe(heard)
             verdict = self._scheduler.observe(heard)
         if heard:

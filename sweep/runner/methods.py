@@ -19,7 +19,7 @@ from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, 
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Factory, Searcher
 from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population

@@ -312,7 +312,7 @@ OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Sched
 }
 
 
-def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
+def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs that an objective and its ``others`` judge.
 
     ``own`` is the callable that a user's own rule names. Raises ValueError if it is missing.

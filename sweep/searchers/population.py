@@ -298,10 +298,8 @@ class _Guide:
             past = [list(one.values()) for one in self._trained[: generation + 1]]
             points, values = bandit.observations(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
-            self._model = (
-                generation,
-                bandit.Posterior(bandit.fit_kernel(points, values), points, values) if enough else None,
-            )
+            model = bandit.Posterior(bandit.fit_kernel(points, values), points, values) if enough else None
+            self._model = generation, model
         return self._model[1]
 
     def _stands(self, generation: int, trial: int) -> tuple[int, float]:

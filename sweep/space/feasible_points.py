@@ -90,11 +90,12 @@ class _Point:
     def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
         """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
+        constrained = _list_constrained_parameters(space)
         units = {}
         for parameter in drawn:
             name = parameter.name
             units[name] = to_unit(parameter.domain, params[name]) if name in params else uniform()
-        return cls(space, units, tuple(name for name in units if name in _list_constrained_parameters(space)), uniform)
+        return cls(space, units, tuple(name for name in units if name in constrained), uniform)
 
     def params(self) -> dict[str, Value]:
         return self.space.complete(lambda parameter: from_unit(parameter.domain, self.units[parameter.name]))

@@ -93,19 +93,19 @@ def restore_names() -> None:
         trial = _going.pop()
         trial.stop_hearing()
         trial.before_end()
+        _forget_new_modules(trial)
         homes, names = trial.homes(), trial.left or set()
         own = names & find_changed_names(trial.found.traces(), traces(homes))  # not what building a model changed
         _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
-        _forget_new_modules(trial, homes)
         resisting.update(trial.found.put_back(homes, names))
 
 
-def _forget_new_modules(trial: _Going, homes: list[Home]) -> None:
+def _forget_new_modules(trial: _Going) -> None:
     """Remove the modules that a trial has put into `sys.modules` without importing them.
 
     The next trial loads them again, as in a fresh process. Modules that were imported are recorded then, and stay.
     """
-    for home in homes:
+    for home in trial.homes():
         is_new = isinstance(home.owner, ModuleType) and home.name not in trial.modules
         if is_new and not trial.found.is_recorded(home) and sys.modules.get(home.name) is home.owner:
             del sys.modules[home.name]

@@ -205,7 +205,8 @@ class Digester:
 
     def _of_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
-            return Same(value), *(self.digest(part, value) for part in _get_parts(value))
+            parts = tuple(map(self.digest, _get_parts(value)))
+            return Same(value), *parts, self.digest(_own_attributes(value), value)
         if isinstance(value, types.GeneratorType):
             frame = value.gi_frame
             return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals), value))
@@ -282,10 +283,16 @@ def _get_parts(value: Any) -> list[object]:
                 return []
             defaults = value.__defaults__, value.__kwdefaults__
             cells = [_get_cell_content(cell) for cell in value.__closure__ or ()]
-            own = {name: one for name, one in vars(value).items() if name != "__wrapped__"}
-            return [part for part in (*defaults, *cells, own) if part is not None]
+            return [part for part in (*defaults, *cells) if part is not None]
     held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
     return [part for part in held if not isinstance(part, type) and part is not vars(value)]
+
+
+def _own_attributes(value: Any) -> dict[str, object] | None:
+    """Return the attributes that the author has set on a function of the author's; None for others."""
+    if not isinstance(value, types.FunctionType) or not is_author_file(value.__code__.co_filename):
+        return None
+    return {name: one for name, one in vars(value).items() if name != "__wrapped__"}
 
 
 def _get_cell_content(cell: types.CellType) -> object:

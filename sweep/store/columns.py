@@ -99,6 +99,12 @@ TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
 ADDED_UP = (ENERGY, COST)  # measures of epochs that are summed for trials
+CO2 = "co2_g"
+LAST_OF_TRIALS = (
+    *("node", "devices", "strategy", "num_replicas", "reproducible", "precision", "accumulate", "data", "data_reads"),
+    *("examples_per_s", "checkpoint", "memo", "memo_epochs", *OF_COPIES, "error"),
+)
+"""The last columns of the trials, in this order; some exist only in some sweeps."""
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 EPOCH_KEYS = ("sweep", "trial", "trial_id", "epoch")
 NOT_MEASURED = (*EPOCH_KEYS, "timestamp")

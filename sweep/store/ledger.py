@@ -85,7 +85,7 @@ class TrialState:
     @property
     def paused(self) -> bool:
         """True if it is paused at a rung until its rule lets it continue."""
-        return self.status is Status.INTERRUPTED and self.end is not None and self.end.waits
+        return self.end is not None and self.end.pauses
 
     @property
     def facts(self) -> Facts:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from sweep.errors import StoreError
 from sweep.events import NULL_PARAMS, convert_from_json_types, decode
 from sweep.store import log
-from sweep.store.columns import ADDED_UP, EPOCH_FIELDS, EPOCH_KEYS
+from sweep.store.columns import ADDED_UP, CO2, EPOCH_FIELDS, EPOCH_KEYS, LAST_OF_TRIALS
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.follower import Follower
@@ -154,7 +154,7 @@ _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
 _HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
-_ADDED_UP = frozenset({*ADDED_UP, "co2_g"})
+_LAST = (*ADDED_UP, CO2, *LAST_OF_TRIALS)  # columns that are known one by one, in their order
 _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 
 
@@ -274,12 +274,12 @@ def _trial_group(name: str) -> int:
         return 0
     if name in _MIDDLE:
         return 6
-    if name in _ADDED_UP:
-        return 9
+    if name in _LAST:
+        return 9 + _LAST.index(name)
     for prefix, group in prefixes.items():
         if name.startswith(prefix):
             return group
-    return 10
+    raise ValueError(f"{name} has no place among the columns of trials")
 
 
 def _epoch_group(name: str) -> int:

@@ -20,7 +20,19 @@ import pyarrow.parquet as pq
 
 from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, convert_to_json_types
 from sweep.store import ledger, log
-from sweep.store.columns import ENERGY, OF_COPIES, ActiveTime, EpochRows, Numbers, Objects, TrialRows, column_of_measure
+from sweep.store.columns import (
+    ADDED_UP,
+    CO2,
+    ENERGY,
+    LAST_OF_TRIALS,
+    OF_COPIES,
+    ActiveTime,
+    EpochRows,
+    Numbers,
+    Objects,
+    TrialRows,
+    column_of_measure,
+)
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, Tested
@@ -169,6 +181,11 @@ class TableBuilder:
         first = self._objectives[0][0] if self._objectives else ""
         train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
+        examples_per_s = of_list([rows.examples_per_s(row) for row in range(count)], pa.float64())
+        available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
+        absent = {name for name in OF_COPIES if not rows.integers[name].any}
+        if not any(rows.texts["data_reads"].filled(count)):
+            absent.add("data_reads")
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
@@ -194,21 +211,7 @@ class TableBuilder:
             **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._added_up(count),
-            "node": texts["node"],
-            "devices": texts["devices"],
-            "strategy": texts["strategy"],
-            "num_replicas": whole["num_replicas"],
-            "reproducible": flags["reproducible"],
-            "precision": texts["precision"],
-            "accumulate": whole["accumulate"],
-            "data": texts["data"],
-            **({"data_reads": texts["data_reads"]} if any(rows.texts["data_reads"].filled(count)) else {}),
-            "examples_per_s": of_list([rows.examples_per_s(row) for row in range(count)], pa.float64()),
-            "checkpoint": texts["checkpoint"],
-            "memo": texts["memo"],
-            "memo_epochs": whole["memo_epochs"],
-            **{name: whole[name] for name in OF_COPIES if rows.integers[name].any},
-            "error": texts["error"],
+            **{name: available[name] for name in LAST_OF_TRIALS if name not in absent},
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
@@ -216,11 +219,12 @@ class TableBuilder:
         return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
-        columns = {name: _make_number_array(column, count) for name, column in self._trials.added_up.items()}
+        sums = self._trials.added_up
+        columns = {name: _make_number_array(sums[name], count) for name in ADDED_UP if name in sums}
         if ENERGY in columns and self._co2_g_per_kwh is not None:
             import pyarrow.compute as pc  # see `_escape_formulas`
 
-            columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
+            columns[CO2] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
         return columns
 
     def metrics(self) -> pa.Table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import EarlyTermination, compute_decision_epochs
 from sweep.space.objectives import Objective
 

@@ -15,7 +15,7 @@ import simulated
 
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
 
 RULES = (

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from sweep.analysis.survival import Foresight, reported
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median
 from sweep.space.objectives import Objective
 

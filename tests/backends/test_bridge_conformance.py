@@ -13,7 +13,7 @@ from sweep.events import Status, TrialEnded
 from sweep.runner.connecting import Inline
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.objectives import Objective
 from sweep.spec import parse_spec

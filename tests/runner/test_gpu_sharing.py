@@ -16,7 +16,7 @@ from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log

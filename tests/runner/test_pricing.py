@@ -16,7 +16,7 @@ from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, ExpectedRung, Price, Timing
 from sweep.runner.rehearsal import MadeUpTrial
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,

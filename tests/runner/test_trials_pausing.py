@@ -15,7 +15,7 @@ from msgspec import structs
 
 from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, number_in_search

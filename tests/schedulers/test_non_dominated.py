@@ -10,7 +10,7 @@ import pytest
 
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Pausing, Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.schedulers.non_dominated import Losses, NonDominatedOrder
 from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination
 from sweep.space.expressions import Expression

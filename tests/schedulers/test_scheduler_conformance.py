@@ -11,7 +11,7 @@ import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers import Scheduler
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,

@@ -59,3 +59,15 @@ def test_so_does_one_of_more_parts_than_are_compared(kind: str, part: object) ->
     assert digest(value) == digest(value)
     several = NESTED[kind]([NESTED[kind](dict.fromkeys(range(9_000), part)) for _ in range(5)])
     assert digest(several) == digest(several)
+
+
+def test_another_value_in_a_closure_is_seen_even_if_it_is_too_large_to_be_compared() -> None:
+    kept = {number: [lambda: 1] for number in range(30_000)}
+
+    def get() -> object:
+        return kept
+
+    before = digest(get)
+    assert digest(get) == before
+    kept = {number: [lambda: 2] for number in range(30_000)}
+    assert digest(get) != before

@@ -17,7 +17,7 @@ from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.resuming import reopen
-from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log

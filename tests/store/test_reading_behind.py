@@ -21,7 +21,7 @@ from sweep.store.log import Log
 from sweep.store.reading import TableWriter, behind_bytes, caught_up
 from sweep.store.tables import Tables, of_log, write
 
-INFO = {"objectives": [{"name": "acc", "goal": "maximize"}]}
+INFO = {"objectives": [{"name": "acc", "goal": "maximize"}], "resources": {"co2_g_per_kwh": 400.0}}
 USUAL = (lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},)
 ODD = (
     lambda rng: {"x": rng.choice([1, 2.5, "a", None, True, [1], 2**60])},
@@ -32,6 +32,7 @@ ODD = (
 def story(seed: int, length: int, kinds: tuple) -> list[Event]:
     """Sessions with pauses, trials in parallel, interruptions, trials that answer, and columns that come late."""
     rng, now, count = random.Random(seed), 1000.0, 0
+    rare = random.Random(seed + 1)  # for columns that only some sweeps have
     is_timed = rng.random() < 0.7  # by a driver's own clock; else as earlier versions were
     events: list[Event] = [SessionStarted(time=now, resumed=False, version="1")]
     open_: dict[int, int] = {}
@@ -41,7 +42,9 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
             case "start":
                 params = rng.choice(kinds)(rng)
                 trial_id = f"t{count}"
-                events.append(TrialStarted(trial=count, trial_id=trial_id, params=params, seed=1, repeat=0, time=now))
+                event = TrialStarted(trial=count, trial_id=trial_id, params=params, seed=1, repeat=0, time=now)
+                is_copy = count > 0 and rare.random() < 0.1
+                events.append(replace(event, parent=0, parent_epoch=1) if is_copy else event)
                 open_[count] = 0
                 count += 1
             case "report" if open_:
@@ -49,6 +52,7 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
                 open_[trial] += 1
                 more = {"late": rng.random()} if rng.random() < 0.2 else {}
                 metrics = {"acc": rng.choice([rng.random(), float("nan")]), **{f"{n}_loss": v for n, v in more.items()}}
+                more |= {name: 1.0 for name in ("cost", "energy_j") if rare.random() < 0.1}
                 memo = "other/1" if rng.random() < 0.2 else None
                 events.append(
                     EpochReported(
@@ -61,6 +65,8 @@ def story(seed: int, length: int, kinds: tuple) -> list[Event]:
                 if how == "end":
                     del open_[trial]
                 facts = Facts(started=now - 1, node="here", train_s=0.7, overhead_s={rng.choice("ab"): 0.1})
+                if rare.random() < 0.1:
+                    facts = replace(facts, data_reads="{}")
                 events.append(TrialEnded(trial=trial, status=status, reason=how, time=now, facts=facts))
             case "session":
                 events.append(SessionEnded(time=now, reason="interrupted"))

@@ -106,15 +106,26 @@ class Gang:
         return int(mine)
 
     def facts(self) -> Facts:
-        """Return the facts of rank 0, with the nodes and devices of all ranks.
-
-        What the other ranks have read is added to the record of this process.
-        """
-        self._absorb_reads()
+        """Return the facts of rank 0, with the nodes and devices of all ranks."""
         facts = self._here.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
         return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
+
+    def absorb_reads(self) -> None:
+        """Add what the other ranks have read to the record of this process."""
+        if self._attendance is not None:  # its peers receive no calls
+            inputs.absorb(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
+            return
+        answers, lost = self._answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
+        for rank, answer in answers.items():
+            if answer.error:
+                lost[rank] = answer.text
+            else:
+                inputs.absorb(answer.value, self._job)
+        for rank, reason in lost.items():
+            unknown = f"what rank {rank} has read is not known ({reason})"
+            inputs.absorb(Inputs(unknown=(unknown,)), self._job)
 
     def close(self) -> None:
         """End the peers."""
@@ -132,20 +143,6 @@ class Gang:
         if self._local is None:
             raise RuntimeError("no trial has begun")
         return self._local
-
-    def _absorb_reads(self) -> None:
-        if self._attendance is not None:  # its peers receive no calls
-            inputs.absorb(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
-            return
-        answers, lost = self._answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
-        for rank, answer in answers.items():
-            if answer.error:
-                lost[rank] = answer.text
-            else:
-                inputs.absorb(answer.value, self._job)
-        for rank, reason in lost.items():
-            unknown = f"what rank {rank} has read is not known ({reason})"
-            inputs.absorb(Inputs(unknown=(unknown,)), self._job)
 
     def _leave(self, reason: str) -> None:
         """Leave the other ranks, but wait only briefly: while ranks connect, TensorFlow blocks a rank that leaves."""

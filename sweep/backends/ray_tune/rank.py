@@ -164,8 +164,8 @@ class TrialRank:
         return self._together(train)
 
     def inputs(self) -> CallResult:
-        """Return what this process has read so far."""
-        return call_and_capture(lambda: inputs.of_process(self._job, inputs.declared_by(self._trainable)))[0]
+        """Return what this process has read so far; rank 0 adds what the trainable declares in ``depends_on``."""
+        return call_and_capture(lambda: inputs.of_process(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
         with self._surroundings.inside():
