@@ -18,6 +18,7 @@ READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live
     "Int", "Float", "Choice", "Boolean", "Fixed", "conditional_scope",
 }  # fmt: skip
 BELOW = "below"  # the reader of all parameters below a name
+METHODS = frozenset(dir(Hyperparameters))  # names that are not parameters when used as attributes
 NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that hold hyperparameters by convention
 
 
@@ -29,7 +30,8 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute() if (dotted := _list_attribute_names(node, holders)) is not None:
-                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
+                if dotted[0] not in METHODS:
+                    names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
                 computed |= not _is_known(key)
                 names |= texts(key)
@@ -147,8 +149,7 @@ def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Modul
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
-    methods = set(dir(Hyperparameters))
-    return Reading(frozenset(names) - methods, tuple(doubts), words_of(theirs), frozenset(flow.names) - methods)
+    return Reading(frozenset(names), tuple(doubts), words_of(theirs), frozenset(flow.names))
 
 
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
@@ -308,8 +309,10 @@ class _Flow:
             path = [name]
             while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # it may be none
                 path.append(node.attr)
+            if name in METHODS:
+                return False
             self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
-            return name not in dir(Hyperparameters) and name not in dir(dict)
+            return name not in dir(dict)
         key = call.args[0] if call.args else None
         if key is None or not _is_known(key):
             return False

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from sweep.inspection.hyperparameter_reads import analyze_reads, by_convention, first_name, last_name
+from sweep.inspection.hyperparameter_reads import METHODS, analyze_reads, by_convention, first_name, last_name
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from sweep.inspection.hyperparameter_reads import analyze_reads, by_convention, 
 )
 def test_by_convention(line: str, names: str, computed: bool) -> None:
     found, more = by_convention(ast.parse(line))
-    assert (found - {"get", "below"}, more) == (set(names.split()), computed)
+    assert (found, more) == (set(names.split()), computed)
 
 
 def test_names_at_both_ends() -> None:
@@ -68,6 +68,14 @@ def reading(body: str, **more: str) -> tuple[set[str], int]:
 )  # fmt: skip
 def test_followed(body: str, names: str) -> None:
     assert reading(body) == (set(names.split()), 0)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if not name.startswith("_")))
+@pytest.mark.parametrize("read", ["hp['{}']", "hp.get('{}')", "'{}' in hp"])
+def test_a_parameter_may_have_the_name_of_a_method(name: str, read: str) -> None:
+    body = f"class T(KerasTrainable):\n  def model(self, hp): return {read.format(name)}, hp.{name}(1)"
+    assert name in reading(body)[0]
+    assert name not in reading(body.replace(read.format(name), "1"))[0]
 
 
 def test_followed_into_other_modules() -> None:
