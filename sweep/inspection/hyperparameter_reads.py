@@ -29,9 +29,9 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     holders = NAMES | {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute() if (dotted := _list_attribute_names(node, holders)) is not None:
-                if dotted[0] not in METHODS:
-                    names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
+            case ast.Attribute():
+                dotted = _list_attribute_names(node, holders)
+                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
                 computed |= not _is_known(key)
                 names |= texts(key)
@@ -88,14 +88,14 @@ def first_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
-    """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; None without a holder."""
+def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str]:
+    """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; none for its methods."""
     if not isinstance(node, ast.Attribute):
-        return None
+        return []
     if last_name(node.value) in holders:
-        return [node.attr]
+        return [] if node.attr in METHODS else [node.attr]
     before = _list_attribute_names(node.value, holders)
-    return None if before is None else [*before, node.attr]
+    return [*before, node.attr] if before else []
 
 
 def texts(node: ast.expr) -> set[str]:
