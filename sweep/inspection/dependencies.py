@@ -27,6 +27,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from sweep.inspection.hyperparameter_reads import last_name
+from sweep.inspection.syntax_nodes import list_nodes
 
 _STDLIB = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 _STDLIB |= {path / "lib-dynload" for path in _STDLIB}
@@ -198,7 +199,7 @@ _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path",
 
 def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
     """Yield the full names of all modules that may be imported: ``from a import b`` gives ``a`` and ``a.b``."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         match node:
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)
@@ -222,7 +223,7 @@ def absolute(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
 
 def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and reason of each import that does not name its module."""
-    for node in ast.walk(tree):
+    for node in list_nodes(tree):
         match node:
             case ast.Call() if last_name(node.func) in ("import_module", "__import__"):
                 if not (node.args and isinstance(node.args[0], ast.Constant)):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.inspection.syntax_nodes import list_nodes
 from sweep.text import shortened
 
 READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live"}) | {
@@ -26,8 +27,8 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it reads others whose names it computes."""
     names = declared_in(tree) or set()
     computed = False
-    holders = NAMES | {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
-    for node in ast.walk(tree):
+    holders = NAMES | {arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
+    for node in list_nodes(tree):
         match node:
             case ast.Attribute():
                 dotted = _list_attribute_names(node, holders)
@@ -55,7 +56,7 @@ def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
     """Return every attribute, argument, name and string in some modules."""
     words: set[str] = set()
     for tree in trees.values():
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             match node:
                 case ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word) | ast.Name(id=word):
                     words.add(word)
@@ -187,7 +188,7 @@ class _Flow:
         # names of classes and functions of sweep
         self._known: set[str] = set()
         for tree in ours.values():
-            self._known.update(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function))
+            self._known.update(node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function))
         self._imported: dict[str, set[str]] = {}  # by name, the top-level packages that it may come from
         for tree in trees.values():
             self._index(tree)
@@ -203,7 +204,7 @@ class _Flow:
                 self._record_reads(module, tree)
 
     def _index(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
+        for node in [tree, *list_nodes(tree)]:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
             if isinstance(node, Function):
@@ -247,7 +248,7 @@ class _Flow:
     def _record_reads(self, module: str, tree: ast.Module) -> None:
         declared = declared_in(tree)
         self.names |= declared or set()
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr=reader, value=owner), args=[key, *_]):
                     if reader in READERS and last_name(owner) == "live":
@@ -380,7 +381,7 @@ def _positions_of_hp(ours: Mapping[str, ast.Module]) -> dict[str, int]:
     """Return the position of the argument ``hp`` in the methods of sweep's classes, by name of the method."""
     positions: dict[str, int] = {}
     for tree in ours.values():
-        for owner in ast.walk(tree):
+        for owner in list_nodes(tree):
             if not isinstance(owner, ast.ClassDef):
                 continue
             for method in owner.body:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from sweep.inspection.hyperparameter_reads import Function, last_name, positional, texts
+from sweep.inspection.syntax_nodes import list_nodes
 
 
 def surely_unread(
@@ -34,7 +35,7 @@ def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.A
     """Return the trainable's definition and those of all functions and classes that it may use, matched by name."""
     definitions: dict[str, list[ast.AST]] = {}
     for tree in theirs.values():
-        for node in ast.walk(tree):
+        for node in list_nodes(tree):
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
     used: list[ast.AST] = [trainable]
