@@ -90,15 +90,18 @@ class NotebookView:
     def on(self, event: Event) -> None:
         with self._lock:
             self._watching.on(event)
-        if self._thread is None and not self._over.is_set():
-            self._thread = threading.Thread(target=self._redraw, name="sweep-notebook", daemon=True)
-            self._thread.start()
+        self._start()
 
     def say(self, text: str) -> None:
         """Show a message about the session; it stays visible."""
         self._said.append(text)
         if self._thread is None:
             self._show()
+
+    def step(self, text: str) -> None:
+        """Show what the session does now, until the first epoch is reported."""
+        self._watching.state = text
+        self._start()
 
     def close(self) -> None:
         """Draw the final state and stop redrawing."""
@@ -109,6 +112,12 @@ class NotebookView:
             self._thread.join(DRAW_S * 4)
         self._watching.close()
         self._show()
+
+    def _start(self) -> None:
+        """Start to redraw, if that has not begun."""
+        if self._thread is None and not self._over.is_set():
+            self._thread = threading.Thread(target=self._redraw, name="sweep-notebook", daemon=True)
+            self._thread.start()
 
     def _redraw(self) -> None:
         while not self._over.wait(DRAW_S):

@@ -12,6 +12,7 @@ import click
 
 from sweep import interruption, output
 from sweep.cli import options, submitting
+from sweep.cli.startup import Startup, describe_work
 from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
@@ -40,22 +41,32 @@ if TYPE_CHECKING:
 @options.changes
 def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool) -> None:
     """Run a sweep file into a new results folder."""
+    with Startup(quiet=how.quiet) as startup:
+        startup.step(f"reading {file}")
+        _run(file, results, changes, how, or_resume=or_resume, startup=startup)
+
+
+def _run(file: Path, results: Path, changes: Sequence[str], how: Options, *, or_resume: bool, startup: Startup) -> None:
     require_locks()
     from sweep import spec as specs
-    from sweep.runner import planning, resuming, session
 
     spec, text = specs.load_spec_with_text(file, changes)
+    startup.announce(describe_work(spec))
+    from sweep.runner import planning, resuming, session
+
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         for line in changed:
-            click.echo(printable(line), err=True)
+            startup.announce(line)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
-        go_on(here, how)
+        go_on(here, how, startup)
         return
+    startup.step(f"checking {spec.trainable}")
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
     for note in planning.list_notes(spec, source):
-        click.echo(note, err=True)
+        startup.announce(note)
+    startup.close()
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
 
@@ -84,21 +95,26 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
         )
         return
     require_locks()
-    from sweep.runner import resuming
+    with Startup(quiet=how.quiet) as startup:
+        startup.step(f"reading sweep {sweep}")
+        from sweep.runner import resuming
 
-    reopened = resuming.reopen(results, sweep, changes)
-    if here:
-        reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
-    go_on(reopened, how)
+        reopened = resuming.reopen(results, sweep, changes)
+        if here:
+            reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
+        go_on(reopened, how, startup)
 
 
-def go_on(reopened: ResumableSweep, how: Options) -> None:
+def go_on(reopened: ResumableSweep, how: Options, startup: Startup) -> None:
     """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 
+    startup.announce(describe_work(reopened.spec))
+    startup.step(f"checking {reopened.spec.trainable}")
     where, folders = str(reopened.folder.info), reopened.import_folders
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
+    startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
     conclude(outcome, quiet=how.quiet)
 
@@ -182,7 +198,9 @@ def confirm(
     Defaults come from `confirm:` in the sweep file; otherwise 8 seeds and 20 % of the search's epochs.
     """
     require_locks()
-    from sweep.runner import resuming
+    with Startup(quiet=how.quiet) as startup:
+        startup.step(f"reading sweep {sweep}")
+        from sweep.runner import resuming
 
-    reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
-    go_on(reopened, dataclasses.replace(how, confirming=True))
+        reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
+        go_on(reopened, dataclasses.replace(how, confirming=True), startup)

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import FinishedTrial, Standing, get_error_type
-from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES, console
 from sweep.render.status import Frame, picture
 from sweep.store.closing import Closing
@@ -186,6 +186,14 @@ class LiveView(Closing):
         elif self._lines or self._screen is not None:
             self._write(text)
 
+    def step(self, text: str) -> None:
+        """Show what the session does now: in the picture until the first epoch is reported, or as a line."""
+        if self._lines:
+            self._write(text)
+        else:
+            self.state = text
+            self.start()
+
     def replay(self, events: Iterable[Event]) -> None:
         """Process the events of earlier sessions without printing lines; no trial counts as running afterwards."""
         self.observe(events)
@@ -206,6 +214,8 @@ class LiveView(Closing):
         """Process an event; print a line for a trial that ended, if the view prints lines or the trial failed."""
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
+        if isinstance(event, EpochReported | TrialEnded | SessionEnded):
+            self.state = ""
         with self._lock:
             ended = self.standing.observe(event)
         if ended is None or not isinstance(event, TrialEnded):

@@ -51,6 +51,7 @@ def backend(
         ahead=local_ray.importing_ahead(source.first_imports, devices, most),
         about=dashboard.pointer(job.sweep, job.session, say),
     )
+    view.step("starting Ray" if options.address is None else f"connecting to Ray at {options.address}")
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
         from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
 
@@ -67,6 +68,7 @@ def backend(
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
         with found.shared(job, devices), backends.messages_sent(job):
+            view.step("starting workers: they import the code, load the data, and build the first model")
             yield trains
 
 

@@ -66,5 +66,8 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """Receive a line about the session itself."""
 
+    def step(self, text: str) -> None:
+        """Receive what the session does now, before its first epoch."""
+
     def close(self) -> None:
         """Stop observing."""

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Outline
+from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Facts, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import Above, LiveView, Screen, is_plain
 from sweep.render.status import Frame
@@ -225,6 +227,26 @@ def test_a_line_about_the_session_is_told_as_it_is(terminal):
     assert "Ray dashboard: [local]" in file.getvalue()
 
 
+def test_a_step_off_a_terminal_is_a_line():
+    view, file = view_of()
+    with view:
+        view.step("starting Ray")
+    assert file.getvalue() == "starting Ray\n"
+
+
+def test_a_step_on_a_terminal_is_shown_until_the_first_epoch():
+    view, _ = view_of(terminal=True)
+    view.standing = Standing(replace(view.standing.outline, name="some"))
+    with view:
+        view.step("starting Ray")
+        assert drawn(view).startswith("some  starting Ray\n")
+        view.on(SessionStarted(time=100.0, resumed=False, version="1"))
+        view.on(started(0))
+        assert drawn(view).startswith("some  starting Ray\n")
+        view.on(reported(0, 1))
+        assert drawn(view).startswith("some  running\n")
+
+
 def test_a_closed_view_stays_closed():
     view, file = view_of(terminal=True)
     view.on(started(0))
@@ -240,6 +262,7 @@ def test_a_quiet_view_says_nothing_anywhere():
         view, file = view_of(terminal=terminal, quiet=True)
         with view:
             view.say("dashboard")
+            view.step("starting Ray")
             for event in (started(0), ended(0, Status.FAILED)):
                 view.on(event)
         assert file.getvalue() == ""

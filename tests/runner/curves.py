@@ -65,6 +65,9 @@ class Watcher:
     def say(self, text: str) -> None:
         self.said.append(text)
 
+    def step(self, text: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -1,0 +1,79 @@
+"""Shows what a command does before its sweep is shown: reading the file and checking the code take seconds.
+
+On a terminal, each step replaces the one before it, in one line; elsewhere it is a line of its own. All of it goes to
+standard error, so that standard output has results only.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sweep.store.closing import Closing
+from sweep.text import counted, printable
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec
+    from sweep.spec.blocks import Budget
+
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Startup(Closing):
+    """Shows the steps of a start. With ``quiet``, nothing is shown. Errors of the output are ignored."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._file = sys.stderr
+        self._quiet = quiet
+        self._replaces = self._file.isatty()
+        self._is_shown = False  # whether a step stands on the terminal
+
+    def announce(self, text: str) -> None:
+        """Show a line that stays."""
+        self.close()
+        self._write(f"{printable(text)}\n")
+
+    def step(self, text: str) -> None:
+        """Show what is done now."""
+        self.close()
+        self._write(printable(text) if self._replaces else f"{printable(text)}\n")
+        self._is_shown = self._replaces
+
+    def close(self) -> None:
+        """Remove the step that is shown."""
+        if self._is_shown:
+            self._write(_CLEAR_LINE)
+        self._is_shown = False
+
+    def _write(self, text: str) -> None:
+        if self._quiet:
+            return
+        with suppress(OSError, ValueError):  # it is gone, or closed
+            self._file.write(text)
+            self._file.flush()
+
+
+def describe_work(spec: Spec) -> str:
+    """Return one line about how much a sweep may train: "grid: 27 trials of at most 10 epochs, 270 together"."""
+    total, epochs = spec.all_trials, spec.epochs
+    each = f"of at most {counted(epochs, 'epoch')}"
+    count = "trials" if total is None else counted(total, "trial")
+    together = "" if total is None else f", {total * epochs:,} together"
+    limits = _list_limits(spec.budget)
+    ends = f"; it ends after {' or '.join(limits)}" if limits else ""
+    return f"{spec.name}: {spec.method}, {count} {each}{together}{ends}"
+
+
+def _list_limits(budget: Budget) -> list[str]:
+    """Return the limits of a budget besides the number of trials."""
+    limits = []
+    if budget.hours is not None:
+        limits.append(f"{budget.hours:g} h")
+    if budget.gpu_hours is not None:
+        limits.append(f"{budget.gpu_hours:g} GPU hours")
+    if budget.epochs is not None:
+        limits.append(counted(budget.epochs, "epoch"))
+    if budget.money is not None:
+        limits.append(f"a cost of {budget.money:g}")
+    return limits

@@ -1,0 +1,109 @@
+"""What a command shows before its first trial."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sweep.cli.startup import Startup, describe_work
+from sweep.spec import parse_spec
+
+FILE = """
+name: some
+trainable: trainables.digits_cnn:DigitsCNN
+metric: {name: val_loss, goal: minimize}
+parameters: {learning_rate: VALUES}
+"""
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_off_a_terminal_each_step_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Startup() as startup:
+        startup.step("reading a.yaml")
+        startup.announce("some: 3 trials")
+        startup.step("checking a\x1b[2J")
+    assert capsys.readouterr().err == "reading a.yaml\nsome: 3 trials\nchecking a\n"
+
+
+def test_on_a_terminal_a_step_takes_the_place_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Startup() as startup:
+        startup.step("reading a.yaml")
+        startup.announce("some: 3 trials")
+        startup.step("checking a")
+    clear = "\r\x1b[K"
+    assert terminal.getvalue() == f"reading a.yaml{clear}some: 3 trials\nchecking a{clear}"
+
+
+def test_with_quiet_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with Startup(quiet=True) as startup:
+        startup.step("reading a.yaml")
+        startup.announce("some: 3 trials")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_closed_output_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        with Startup() as startup:
+            startup.step("reading a.yaml")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)  # so that it can be flushed
+
+
+@pytest.mark.parametrize(
+    ("keys", "work"),
+    [
+        ("method: grid\nepochs: 10", "some: grid, 3 trials of at most 10 epochs, 30 together"),
+        ("method: grid\nepochs: 1", "some: grid, 3 trials of at most 1 epoch, 3 together"),
+        ("method: grid\nepochs: 2\nrepeats: 5", "some: grid, 15 trials of at most 2 epochs, 30 together"),
+        (
+            "method: random\nepochs: 2\nbudget: {hours: 8, epochs: 100}",
+            "some: random, trials of at most 2 epochs; it ends after 8 h or 100 epochs",
+        ),
+        (
+            "method: random\nepochs: 2\nrun_cap: 4\nresources: {gpus: 1, price_per_gpu_hour: 2}\n"
+            "budget: {gpu_hours: 1.5, money: 20}",
+            "some: random, 4 trials of at most 2 epochs, 8 together; it ends after 1.5 GPU hours or a cost of 20",
+        ),
+    ],
+)
+def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
+    values = "{values: [0.1, 0.01, 0.001]}" if "grid" in keys else "{min: 0.001, max: 0.1}"
+    assert describe_work(parse_spec(FILE.replace("VALUES", values) + keys, "some.yaml")) == work
+
+
+@pytest.mark.slow
+def test_a_run_on_a_terminal_says_what_it_does_before_anything_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def train(hp, report):\n    report(a=hp['x'])\n")
+    (tmp_path / "some.yaml").write_text(
+        "name: some\ntrainable: mine:train\nmetric: {name: a, goal: maximize}\nmethod: grid\nepochs: 1\n"
+        "parameters: {x: {values: [1, 2]}}\n"
+    )
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "run", "some.yaml", "--inline"], cwd=tmp_path, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # the process has ended
+        while True:
+            shown += os.read(ours, 10_000)
+    assert process.wait() == 0
+    text = shown.decode()
+    order = ["reading some.yaml", "some: grid, 2 trials of at most 1 epoch, 2 together", "checking mine:train", "rank"]
+    places = [text.index(line) for line in order]
+    assert places == sorted(places)
