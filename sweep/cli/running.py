@@ -51,22 +51,25 @@ def _run(file: Path, results: Path, changes: Sequence[str], how: Options, *, or_
     from sweep import spec as specs
 
     spec, text = specs.load_spec_with_text(file, changes)
-    startup.announce(describe_work(spec))
+    goes_on = or_resume and ResultsFolder.exists(results, spec.name)
+    if not goes_on:
+        startup.announce(describe_work(spec))
     from sweep.runner import planning, resuming, session
 
-    if or_resume and ResultsFolder.exists(results, spec.name):
+    if goes_on:
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
+        startup.close()
         for line in changed:
-            startup.announce(line)
+            click.echo(printable(line), err=True)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
         go_on(here, how, startup)
         return
     startup.step(f"checking {spec.trainable}")
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
-    for note in planning.list_notes(spec, source):
-        startup.announce(note)
     startup.close()
+    for note in planning.list_notes(spec, source):
+        click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
 

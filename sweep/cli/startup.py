@@ -1,7 +1,7 @@
 """Shows what a command does before its sweep is shown: reading the file and checking the code take seconds.
 
-On a terminal, each step replaces the one before it, in one line; elsewhere it is a line of its own. All of it goes to
-standard error, so that standard output has results only.
+On a terminal, each step replaces the one before it, in one line; elsewhere, only what stays is written. All of it goes
+to standard error, so that standard output has results only.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Startup(Closing):
         self._write(f"{printable(text)}\n")
 
     def step(self, text: str) -> None:
-        """Show what is done now."""
+        """Show on a terminal what is done now, until the next step."""
         self.close()
-        self._write(printable(text) if self._replaces else f"{printable(text)}\n")
+        if self._replaces:
+            self._write(printable(text))
         self._is_shown = self._replaces
 
     def close(self) -> None:

@@ -118,12 +118,12 @@ def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Pa
     again = ["run", "f.yaml", "--or-resume", "--inline"]
     assert CliRunner().invoke(main, ["resume", "curves", "--run-cap", "2", "--inline"]).exit_code == 0
     unchanged = CliRunner().invoke(main, again)
-    assert (unchanged.exit_code, unchanged.stderr) == (0, "")
+    assert (unchanged.exit_code, unchanged.stderr) == (0, "curves: grid, 2 trials of at most 4 epochs, 8 together\n")
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 2
     Path("f.yaml").write_text(FILE + "run_cap: 3\n")
     assert CliRunner().invoke(main, again).stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 3
-    assert CliRunner().invoke(main, again).stderr == ""
+    assert CliRunner().invoke(main, again).stderr == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
     Path("f.yaml").write_text(FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]") + "run_cap: 3\n")
     refused = CliRunner().invoke(main, again)
     assert refused.exit_code == 2
