@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test test-all check bench docs pictures package compat clean
+.PHONY: sweep test test-all check bench docs pictures package gpu compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
@@ -34,6 +34,9 @@ pictures: .venv/installed-test ## The documentation's pictures, of a real sweep;
 package: .venv/installed-test ## The source distribution and the wheel, into dist.
 	$(BIN)/python -m build
 
+gpu: .venv/installed-gpu ## On a machine with a GPU: all that only a GPU can show, into build/gpu/results.md. WHEELS=DIR installs without an index.
+	$(BIN)/python tools/gpu_day.py $(ARGS)
+
 compat: ## The fast tests against the newest releases that pip offers beyond the pins, and what broke. PIP_PRE=1: release candidates too.
 	$(PYTHON) -m venv --clear .venv-compat
 	$(PYTHON) tools/compat.py requirements > .venv-compat/requirements.txt
@@ -52,6 +55,11 @@ compat: ## The fast tests against the newest releases that pip offers beyond the
 
 .venv/installed-test: .venv/installed
 	$(BIN)/python -m pip install -c constraints.txt -e ".[test]"
+	touch $@
+
+.venv/installed-gpu: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(if $(WHEELS),--no-index --find-links "$(WHEELS)") -c constraints.txt -e ".[test,gpu]"
 	touch $@
 
 clean:

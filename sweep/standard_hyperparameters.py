@@ -155,9 +155,12 @@ OF_OPTIMIZERS = (
     *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
 )
 """Arguments of Keras's optimizers; each optimizer takes some of them."""
-SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
+SHAPING = ("lr_schedule", "lr_scaling", "reference_batch_size", "warmup_epochs", "warmup_steps")
 """What turns a peak learning rate into the rate of each update."""
-OF_RATES = ("learning_rate", "fine_tune_learning_rate", *SHAPING)
+OF_RATES = (
+    *("learning_rate", "fine_tune_learning_rate", *SHAPING),
+    *(name for name in OVERRIDABLE if name.startswith("lr_") and name not in SHAPING),
+)
 """What determines the learning rate of each update."""
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 

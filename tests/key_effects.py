@@ -114,6 +114,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "warmup_epochs": ({}, {"warmup_epochs": 1}),
     "warmup_steps": ({}, {"warmup_steps": 2}),
     "lr_schedule": ({}, {"lr_schedule": "cosine"}),
+    "lr_final": ({"lr_schedule": "cosine"}, {"lr_final": 0.5}),
     "optimizer": ({}, {"optimizer": "sgd"}),
     "weight_decay": ({}, {"weight_decay": 0.5}),
     "beta_1": ({}, {"beta_1": 0.1}),
@@ -126,6 +127,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fine_tune_learning_rate": ({"frozen_layers": 1, "frozen_epochs": 1}, {"fine_tune_learning_rate": 0.5}),
     "dropout": ({}, {"dropout": 0.5}),
     "gradient_checkpointing": ({}, {"gradient_checkpointing": True}),
-    "cache_features": ({}, {"cache_features": False}),
-    "shuffle_buffer": ({}, {"shuffle_buffer": 4}),
+    "cache_features": ({"cache_features": True}, {"cache_features": False}),
+    "shuffle_buffer": ({"shuffle_buffer": 10_000}, {"shuffle_buffer": 4}),
 }

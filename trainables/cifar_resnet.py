@@ -58,6 +58,23 @@ class CifarResNet(KerasTrainable):
         return tf.where(padding > 0, changed, x)
 
 
+class NoiseResNet(CifarResNet):
+    """The same on noise of CIFAR-10's shape, to measure speed without a download.
+
+    Also reads ``examples``, the number of training images.
+    """
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+        """Return random images with random labels, a fifth as many for validation."""
+        examples = hp.integer("examples", 50_000)
+        random = np.random.default_rng(0)
+
+        def draw(count: int) -> tuple[Any, Any]:
+            return random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(0, 10, count, np.int32)
+
+        return draw(examples), draw(examples // 5)
+
+
 def resnet20(x: Any) -> Any:
     """Apply three stages of three basic blocks, with 16 to 64 filters.
 

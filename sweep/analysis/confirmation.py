@@ -101,10 +101,13 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     ranked = candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
     broken = [replace(racer, out=BROKEN) for racer, _ in ranked if racer.key in failed]
+    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
     if len(racers) < 2:
         what = "no configuration is" if not racers else "a single configuration is"
-        return Race(racers=(*racers, *broken), over=f"{what} left to race: nothing to tell apart", allowed=allowed)
-    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
+        over = f"{what} left to race: nothing to tell apart"
+        left = [replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), rules)) for racer in racers]
+        spent = sum(racer.epochs * len(racer.losses) for racer in left)
+        return Race(racers=(*left, *broken), over=over, epochs=spent + lost, allowed=allowed)
     race = _race(racers, scores, begun, rules, allowed - lost)
     return replace(race, racers=(*race.racers, *broken), epochs=race.epochs + lost, allowed=allowed)
 
@@ -191,6 +194,17 @@ def _score_fresh_seeds(
         if len(losses) == (rules.folds or 1) or any(map(math.isnan, losses.values())):
             scores.setdefault(key, {})[repeat] = fmean(losses.values())
     return scores, begun
+
+
+def _fresh_losses(scores: Mapping[int, float], rules: Rules) -> tuple[float, ...]:
+    """Return the losses of a configuration's fresh seeds, in order, up to the first that it has not completed."""
+    losses: list[float] = []
+    for repeat in range(rules.repeats, rules.repeats + rules.seeds):
+        loss = scores.get(repeat, math.nan)
+        if math.isnan(loss):
+            break
+        losses.append(loss)
+    return tuple(losses)
 
 
 def _race(

@@ -111,8 +111,11 @@ class Expression:
 
     def distance(self, params: Params) -> float:
         """Return how far ``params`` are from making a condition true: 0 if it is, smaller the nearer; always finite."""
+        at = _Evaluation(self.text, params)
         try:
-            return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
+            if at.truth(self._tree):  # it may hold although a part that does not matter has no result
+                return 0.0
+            return _Distance(at).of(self._tree, wanted=True)
         except ExpressionError:
             return WITHOUT_RESULT
 

@@ -61,6 +61,16 @@ def test_another_one_takes_the_place_of_a_finalist_that_breaks() -> None:
     assert found.racers[-1].out == confirmation.BROKEN
 
 
+def test_where_only_one_is_left_its_seeds_and_the_epochs_of_those_that_broke_count() -> None:
+    runs = [*searched([1.0, 2.0]), *fresh(0, [1.2, 1.4])]
+    runs += [run(1, math.nan, Role.CONFIRM, 1, Status.FAILED)]
+    found = confirmation.run_race(runs, RULES)
+    assert raced(found) == [0, 1]
+    assert found.racers[0].losses == (1.2, 1.4)
+    assert found.epochs == 30
+    assert found.over == "a single configuration is left to race: nothing to tell apart"
+
+
 def test_a_race_does_not_depend_on_the_order_of_its_trials() -> None:
     runs = [*searched([1.0, 1.1]), *fresh(0, [1.0, 1.1, 0.9, 1.0]), *fresh(1, [1.2, 1.0, 1.1, 0.9])]
     one, other = confirmation.run_race(runs, RULES), confirmation.run_race(runs[::-1], RULES)

@@ -242,6 +242,7 @@ def test_the_distance_is_nothing_exactly_where_the_condition_holds(a: int, b: in
     for text in (
         "a < b", "not a >= b", "a == b or c == 'x'", "a != b and not c in ['y']", "a <= b <= 2", "a not in [b, 1]",
         "a", "not a", "a > 0 if c == 'x' else b > 0", "not (a < b and b < 2)", "abs(a) + b == 1", "c != 'x'",
+        "a == 0 or 1 / a > 0.4", "not (a != 0 and 1 / a < b)", "a == 0 or b == 0 or b / a > 1",
     ):  # fmt: skip
         expression = Expression.parse(text)
         assert (expression.distance({"a": a, "b": b, "c": c}) == 0) == bool(

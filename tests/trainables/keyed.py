@@ -16,6 +16,12 @@ from sweep.contract import Incompatible
 from trainables.keras_trainable import KerasTrainable
 
 
+def _stream(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> tf.data.Dataset:
+    """Return a dataset of single examples whose arrays cannot be seen."""
+    spec = (tf.TensorSpec(x.shape[1:], x.dtype), tf.TensorSpec((), y.dtype))
+    return tf.data.Dataset.from_generator(lambda: zip(x, y, strict=True), output_signature=spec)
+
+
 class Compiled(KerasTrainable):
     """Images of three classes, and a model with a normalization and a dropout, trained by its loss."""
 
@@ -24,7 +30,10 @@ class Compiled(KerasTrainable):
         x = random.normal(size=(60, 4, 4, 1)).astype(np.float32)
         y = x[:, :3, 0, 0].argmax(axis=1).astype(np.int32)
         y[:30] = 0  # classes of different sizes
-        return (x[:44], y[:44]), (x[44:], y[44:])
+        train, validation = (x[:44], y[:44]), (x[44:], y[44:])
+        if "shuffle_buffer" not in hp:
+            return train, validation
+        return _stream(*train), _stream(*validation)  # arrays refuse it
 
     def features(self, hp: Any) -> keras.Model | None:
         if "cache_features" not in hp:
@@ -114,14 +123,28 @@ def numbers(kind: str, params: Mapping[str, Any]) -> list[Any]:
     trainable = make()
     trial = replace(assignment(epochs=2, training=training), params=dict(params))
     reported = [(dict(epoch.metrics), epoch.learning_rate) for epoch in train(trainable, trial)]
-    return [reported, [weight.tolist() for weight in weights(trainable)]]
+    trained = [weight.tolist() for weight in weights(trainable) if weight.dtype.kind == "f"]  # not what counts batches
+    return [reported, trained]
 
 
 def effect(kind: str, without: Mapping[str, Any], given: Mapping[str, Any], names: str) -> str:
-    """Return "works" if a hyperparameter changes what is trained or reported, "refused" if its refusal names it."""
+    """Return what a hyperparameter does.
+
+    "works": it changes what is trained or reported; "rounding": only by rounding; "silent": not at all; "refused": the
+    trial is refused with its name.
+    """
     try:
         changed = numbers(kind, given)
     except Incompatible as error:
         stem = names.partition(".")[0]
         return "refused" if stem in str(error) else f"refused without its name: {error}"
-    return "works" if changed != _numbers_before(kind, tuple(without.items())) else "silent"
+    before = _numbers_before(kind, tuple(without.items()))
+    if changed == before:
+        return "silent"
+    return "rounding" if _differ_by_rounding(before, changed) else "works"
+
+
+def _differ_by_rounding(one: list[Any], other: list[Any]) -> bool:
+    """Return whether numbers, in lists and mappings of one form, agree within the rounding of float32 sums."""
+    flat, others = ([value for value in tf.nest.flatten(part) if value is not None] for part in (one, other))
+    return len(flat) == len(others) and np.allclose(flat, others, rtol=1e-5, atol=1e-6)
