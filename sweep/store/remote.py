@@ -274,7 +274,7 @@ class Writer:
         """
         with self.held():
             self._fence()
-            for name, turn, every_s in (("log", self._send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
+            for name, turn, every_s in (("log", self.send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
                 self._stops.append(repeat(partial(self._guarded, turn), every_s, f"object store: {name}"))
             try:
                 yield self
@@ -300,7 +300,7 @@ class Writer:
         After the machine slept, another process may have taken over, so an old lease is renewed first.
         """
         if not self._fault and now() - self._renewed > LEASE_S:
-            self._guarded(self._renew)
+            self._guarded(self.renew_lease)
         if self._fault:
             self._told = True
             raise StoreError(self._fault)
@@ -325,18 +325,18 @@ class Writer:
 
     def _look_after(self) -> None:
         if now() - self._renewed >= _RENEW_S:
-            self._renew()
+            self.renew_lease()
         self._hear_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
         """Send everything, although the store may be unavailable for a while."""
         try:
-            patiently(self._send, most_s, self.check)
+            patiently(self.send, most_s, self.check)
         except StoreError as error:
             self._fault = str(error)
             raise
 
-    def _send(self) -> None:
+    def send(self) -> None:
         """Send complete records that are not in the store yet."""
         with self._busy:
             while (end := self._end) > self._known.bytes:
@@ -346,7 +346,7 @@ class Writer:
                 self._create(content)
                 self._known.write(self._folder)
                 if self._known.segments - self._loose >= _PART:
-                    self._join()
+                    self.join_segments()
 
     def _create(self, content: bytes) -> None:
         """Write the next segment. Raises `StoreError` if another process has written it."""
@@ -364,7 +364,7 @@ class Writer:
         known.segments += 1
         known.bytes += len(content)
 
-    def _join(self) -> None:
+    def join_segments(self) -> None:
         """Replace the segments written by this session since the last part by one part."""
         known, first = self._known, self._loose
         last = known.segments - 1
@@ -417,7 +417,8 @@ class Writer:
             if self._claimed(tag):
                 return
 
-    def _renew(self) -> None:
+    def renew_lease(self) -> None:
+        """Renew the lease. Raises `StoreError` that names the process that has taken the sweep over."""
         if self._claimed(self._lease_tag):
             return
         found = self._store.get(LEASE)
@@ -441,15 +442,19 @@ class Writer:
             (requests / entry.key.rpartition("/")[2]).touch()
             self._store.delete([entry.key])
 
-    def _close(self) -> None:
+    def stop_threads(self) -> None:
+        """Stop sending and renewing the lease; what was not sent yet stays on this machine."""
         for stop in self._stops:
             stop()
+
+    def _close(self) -> None:
+        self.stop_threads()
         if self._told:
             return
         try:
             self._send_surely(_CLOSE_S)
             with self._busy:
-                self._join()
+                self.join_segments()
             self._send_files()
         except (StoreError, OSError) as error:
             raise StoreError(f"{error}; what it lacks is in {self._folder}: go on from this machine") from error
