@@ -141,18 +141,21 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         worker = project.workers["Keeping"]
         worker.let_go()
         trainable: Any = worker.trainable
-        trainable.begin(given)
-        trainable.train(lambda epoch: False)
-        trainable.save(folder)()
-        pristine.end_trial()
-        other: Any = project.worker("Keeping").trainable
-        other.begin(given)
-        other.restore(folder)
-        (project.folder / "looked.json").write_text("[]")
-        other.train(lambda epoch: True)
-        found = dict(json.loads((project.folder / "looked.json").read_text()))
-        facts = other.facts()
-        pristine.end_trial()
+        with worker.surroundings.inside():
+            trainable.begin(given)
+            trainable.train(lambda epoch: False)
+            trainable.save(folder)()
+            pristine.end_trial()
+        elsewhere = project.worker("Keeping")
+        other: Any = elsewhere.trainable
+        with elsewhere.surroundings.inside():
+            other.begin(given)
+            other.restore(folder)
+            (project.folder / "looked.json").write_text("[]")
+            other.train(lambda epoch: True)
+            found = dict(json.loads((project.folder / "looked.json").read_text()))
+            facts = other.facts()
+            pristine.end_trial()
         if known:
             assert found["on_epoch_end"] == straight["on_epoch_end"][1]
             assert facts.reproducible
