@@ -23,8 +23,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("sweep", "trainables")
 PRIVATE = re.compile(r"_[A-Za-z]\w*")
-DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace"}
-"""Names of Python itself, which its documentation promises in spite of their underscore."""
+LIKELY = re.compile(r"[.\"']_[A-Za-z]|import .*\b_[A-Za-z]|^\s+_[A-Za-z]\w*( as \w+)?,", re.MULTILINE)
+"""What every file has that uses a private name of others; others need not be parsed, which takes longer."""
+
+DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace", "_repr_html_"}
+"""Names that the documentation of Python or IPython promises in spite of their underscore."""
 
 NAMED_SECOND = {"getattr", "setattr", "hasattr", "delattr", "object"}
 """Functions and methods whose second argument is a name: `monkeypatch.setattr`, `patch.object` and those of Python."""
@@ -66,12 +69,14 @@ def defined_private_names(tree: ast.AST) -> set[str]:
 
 
 def is_private(name: str) -> bool:
-    """Return whether a name begins with exactly one underscore, and Python does not document it."""
+    """Return whether a name begins with exactly one underscore, and is not documented all the same."""
     return PRIVATE.fullmatch(name) is not None and name not in DOCUMENTED
 
 
 def private_accesses(source: str) -> list[Access]:
     """Return the private names that a file uses of others, in the order of its lines."""
+    if LIKELY.search(source) is None:
+        return []
     tree = ast.parse(source)
     names_of_classes = _names_of_classes(tree)
     found = []
