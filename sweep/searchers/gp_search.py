@@ -108,7 +108,8 @@ class GaussianProcessSearcher:
         self._features: list[NDArray[np.float64]] = []
         self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
         self._rungs: tuple[Rung, ...] = (END,)
-        self.results: list[RungResult] = []  # in the order in which they came
+        self.results: list[RungResult] = []
+        """What the model learns from, in the order in which it came."""
         self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:

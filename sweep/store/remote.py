@@ -44,12 +44,14 @@ from sweep.store.object_store import (
 AWAY_S = 300.0
 """Seconds without an answer from the store after which the session ends; until then training continues."""
 
+SEGMENTS_PER_PART = 64
+"""Number of segments that one part replaces while a session runs."""
+
 _RENEW_S = 5.0
 _LOOK_S = 2.0  # between checks for requests
 _TRIES = 20
 _CLOSE_S = 60.0
 _SYNC_S = 2.0
-_PART = 64  # segments replaced by one part
 _AT_ONCE = 64  # objects read at once
 _SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
 _FIRST = "log/00000000"
@@ -345,8 +347,8 @@ class Writer:
                     content = file.read(end - self._known.bytes)
                 self._create(content)
                 self._known.write(self._folder)
-                if self._known.segments - self._loose >= _PART:
-                    self.join_segments()
+                if self._known.segments - self._loose >= SEGMENTS_PER_PART:
+                    self._join()
 
     def _create(self, content: bytes) -> None:
         """Write the next segment. Raises `StoreError` if another process has written it."""
@@ -364,7 +366,7 @@ class Writer:
         known.segments += 1
         known.bytes += len(content)
 
-    def join_segments(self) -> None:
+    def _join(self) -> None:
         """Replace the segments written by this session since the last part by one part."""
         known, first = self._known, self._loose
         last = known.segments - 1
@@ -454,7 +456,7 @@ class Writer:
         try:
             self._send_surely(_CLOSE_S)
             with self._busy:
-                self.join_segments()
+                self._join()
             self._send_files()
         except (StoreError, OSError) as error:
             raise StoreError(f"{error}; what it lacks is in {self._folder}: go on from this machine") from error

@@ -353,7 +353,9 @@ def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypat
         for number in range(5):
             writer.appended(write(here, b"line %d\n" % number), wait=True)
         listing = store.entries("log")
-        writer.join_segments()
+        monkeypatch.setattr(remote, "SEGMENTS_PER_PART", 5)
+        writer.appended(write(here, b"the line that joins them\n"), wait=True)
+        assert not {entry.key for entry in store.entries("log")} & {entry.key for entry in listing[1:]}
         late = Flaky(store)
         listings = iter([listing])
         monkeypatch.setattr(
