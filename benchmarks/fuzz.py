@@ -239,6 +239,7 @@ def _trained(recipe: Recipe) -> Values:
     from small import go_on, metrics
 
     from sweep.contract import Diverged
+    from trainables.keras_trainable import session_of
 
     anew()
     author = author_of(recipe.author, recipe.params)
@@ -264,10 +265,10 @@ def _trained(recipe: Recipe) -> Values:
         for number, each in enumerate(metrics(epochs), 1)
         for name, value in each.items()
     }
-    facts = author._session.facts()
+    facts = session_of(author).facts()
     if not facts.reproducible and recipe.params.get("keeps"):
         return {"said": facts.numerics["differs"]}
-    program = author._session.trial.program
+    program = session_of(author).trial.program
     found |= {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
     return found | of_the_model(program.model)
 

@@ -163,7 +163,7 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
 def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | None = None) -> dict[str, Any]:
     from sweep.contract import Assignment, Devices, EpochReported
     from trainables.devices import kernels
-    from trainables.keras_trainable import KerasTrainable
+    from trainables.keras_trainable import KerasTrainable, session_of
 
     class Net(KerasTrainable):
         def data(self, hp: Any) -> tuple[Any, Any]:
@@ -183,7 +183,7 @@ def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | 
         return beside is None or beside.goes_on()
 
     net.train(report)
-    graphs = [traced.graph for traced in net._session.trial.program.train_chunk._list_all_concrete_functions()]
+    graphs = [traced.graph for traced in session_of(net).trial.program.train_chunk._list_all_concrete_functions()]
     best = max(epochs[1:], key=lambda epoch: epoch.examples_per_s or 0.0)
     gauges = ("gpu_utilization", "gpu_sm_activity", "gpu_power_w", "gpu_memory_peak_bytes", "energy_j")
     return {

@@ -27,7 +27,8 @@ _AUTOGRAPH_FILE = "__autograph_generated_file"
 _ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session|keras_private|tensorflow_private)\.py|\w+/.*)")
 _HOME = Path(__file__).resolve().parents[1]
 
-_trainable_packages: dict[str, tuple[str, ...]] = {}  # the folders or the file of each package
+trainable_packages: dict[str, tuple[str, ...]] = {}
+"""The folders or the file of each package that `note_trainable` has made the author's."""
 
 
 def note_trainable(module: str) -> None:
@@ -39,9 +40,8 @@ def note_trainable(module: str) -> None:
     folders = tuple(f"{folder}{os.sep}" for folder in getattr(package, "__path__", ()))
     file = getattr(package, "__file__", None)
     places = folders or ((file,) if file else ())
-    if places and _trainable_packages.get(name) != places:
-        _trainable_packages[name] = places
-        _is_author_file.cache_clear()
+    if places:
+        trainable_packages[name] = places
 
 
 def is_installed(file: str) -> bool:
@@ -65,11 +65,11 @@ def is_author_file(file: str) -> bool:
     True for cells of notebooks. A relative name means a script if the file exists; otherwise the code was compiled
     elsewhere, as in extension modules.
     """
-    return _is_author_file(file, tuple(sys.path))
+    return _is_author_file(file, tuple(sys.path), tuple(trainable_packages.values()))
 
 
 @functools.cache
-def _is_author_file(file: str, search_path: tuple[str, ...]) -> bool:
+def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tuple[str, ...], ...]) -> bool:
     if file.startswith(_NO_FILE) or _AUTOGRAPH_FILE in file:
         return False
     if file.startswith("<"):  # a cell of IPython, or typed at a prompt
@@ -77,7 +77,7 @@ def _is_author_file(file: str, search_path: tuple[str, ...]) -> bool:
     path = Path(file)
     if not path.is_absolute() and not path.exists():
         return False
-    if any(file.startswith(place) for places in _trainable_packages.values() for place in places):
+    if any(file.startswith(place) for places in packages for place in places):
         return True
     return not (_is_installed(file, search_path) or _is_of_foundation(path, search_path) or is_own_file(file))
 

@@ -48,13 +48,13 @@ CUDA_BYTES = 0.75 * 2**30
 """GPU memory that each process uses for its CUDA context, libraries and communication."""
 
 
-_CONTAINER = Path("/sys/fs/cgroup")
+CONTAINER = Path("/sys/fs/cgroup")
 """Folder with the limits of the container; its file names differ between versions 1 and 2 of control groups."""
 
 
 def _read_limits(*names: str) -> list[int]:
     """Return the numbers in these files, leaving out missing files and words such as "max", which mean no limit."""
-    words = [word for name in names if (_CONTAINER / name).exists() for word in (_CONTAINER / name).read_text().split()]
+    words = [word for name in names if (CONTAINER / name).exists() for word in (CONTAINER / name).read_text().split()]
     return [int(word) for word in words if word.isdigit()]
 
 

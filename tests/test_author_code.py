@@ -17,9 +17,8 @@ from sweep.author_code import is_author_file, is_installed, note_trainable, pack
 
 @pytest.fixture(autouse=True)
 def _without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget which trainables and files other tests have asked for."""
-    monkeypatch.setattr(author_code, "_trainable_packages", {})
-    author_code._is_author_file.cache_clear()
+    """Forget which trainables other tests have asked for."""
+    monkeypatch.setattr(author_code, "trainable_packages", {})
 
 
 def _write(path: Path, text: str = "") -> Path:
@@ -118,7 +117,7 @@ def test_the_trainable_s_own_package_is_the_author_s_where_it_is_installed_too(
 @pytest.mark.parametrize("module", ["keras.applications", "trainables.digits_cnn", "sweep.functions", "__main__"])
 def test_what_trials_run_on_never_becomes_the_author_s(module: str) -> None:
     note_trainable(module)
-    assert not author_code._trainable_packages
+    assert not author_code.trainable_packages
 
 
 def test_a_file_of_an_extension_module_is_not_the_author_s() -> None:

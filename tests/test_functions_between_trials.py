@@ -66,7 +66,7 @@ def worker_of(tmp_path: Path) -> Iterator[Any]:
 
 
 def trial(worker: Worker, number: int, **params: Any) -> tuple[dict[str, float], TrialEnded, Any]:
-    worker.take(Order(Assignment(trial=number, params=params, seed=0, epochs=1, data_seed=worker._job.data_seed)))
+    worker.take(Order(Assignment(trial=number, params=params, seed=0, epochs=1, data_seed=worker.job.data_seed)))
     epochs: list[EpochReported] = []
     while True:
         progress = worker.step()
@@ -134,7 +134,7 @@ def test_what_a_module_draws_when_it_is_imported_follows_the_sweeps_seed(worker_
         found.append(metrics)
     assert found[0] == found[1]
     assert all(found[0][name] != found[2][name] for name in "abc")
-    job = worker_of(DRAWING, seed=3)._job
+    job = worker_of(DRAWING, seed=3).job
     load_trainable(job.trainable, job.import_folders, seed=4)  # as for another sweep of this process
     other = Worker(job)
     _, end, _ = trial(other, 0)

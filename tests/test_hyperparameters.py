@@ -164,7 +164,8 @@ def test_values_of_other_types_do_not_agree(one, other) -> None:
 
 
 def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
-    hp, reads = Hyperparameters({"units": [8, 4], "rate": 1.0, "on": True, "aug.kind": "x", "aug.size": 1}), {}
+    params = {"units": [8, 4], "rate": 1.0, "on": True, "aug.kind": "x", "aug.size": 1}
+    hp, reads = Hyperparameters(params), {}
     with hp.recording(reads):
         assert "rate" in hp
         assert "momentum" not in hp
@@ -176,8 +177,8 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
     read = from_json(to_json(reads))
     assert hp.agree(read)
     for other in ({"on": 1}, {"units": [8, 5]}, {"decay": 0.5}, {"momentum": 1}, {"aug.more": 1}):
-        assert not Hyperparameters({**hp._params, **other}).agree(read)
-    assert Hyperparameters({**hp._params, "rate": 2.0}).agree(read)
+        assert not Hyperparameters({**params, **other}).agree(read)
+    assert Hyperparameters({**params, "rate": 2.0}).agree(read)
 
 
 @pytest.mark.parametrize(

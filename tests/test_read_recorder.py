@@ -157,10 +157,8 @@ def test_a_folder_that_is_removed_was_not_read(name: str, tmp_path: Path, reads:
 
 
 def test_a_file_that_another_process_has_read_otherwise_is_a_reason(tmp_path: Path, reads: Reads) -> None:
-    with recorder.apart():  # as if they had been there before
-        for name in ("same", "changed"):
-            (tmp_path / name).write_text("1")
-    recorder._written.clear()
+    with recorder.apart():  # another program has written them
+        subprocess.run(["sh", "-c", "printf 1 > same; printf 1 > changed"], cwd=tmp_path, check=True)
     for name in ("same", "changed"):
         (tmp_path / name).read_text()
     elsewhere = Reads()
@@ -360,8 +358,7 @@ def test_installed_files_devices_and_compiled_code_do_not_count(reads: Reads) ->
     assert not reads.files
 
 
-def test_files_of_sweep_s_own_do_not_count(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_excluded", [])
+def test_files_of_sweep_s_own_do_not_count(tmp_path: Path, reads: Reads) -> None:
     recorder.exclude(tmp_path)
     with pytest.raises(FileNotFoundError):
         (tmp_path / "log.jsonl").read_text()
@@ -383,7 +380,6 @@ def test_a_variable_counts_if_the_author_s_line_asks_for_it(monkeypatch: pytest.
 
 
 def test_a_variable_that_the_author_s_code_sets_is_known_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_set_variables", {})
     monkeypatch.delenv("TO_SET", raising=False)
     with recording() as reads:
         monkeypatch.setenv("TO_SET", "8")
@@ -420,7 +416,6 @@ def test_a_module_that_is_imported_by_a_computed_name_is_known(tmp_path: Path, m
 def test_what_a_module_may_still_keep_counts_for_the_next_sweep_in_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "_session", "")
     module = tmp_path / "keeps_a_table.py"
     module.write_text(
         "import functools, pathlib\n"

@@ -31,26 +31,18 @@ class KerasTrainable(Author):
     __trainable__ = TrialSession
 
     @property
-    def _session(self) -> TrialSession:
-        """Return the session, which is created at the first use so that `__init__` need not call this class's."""
-        if "_session" not in vars(self):
-            self.__trainable__(self)
-        session: TrialSession = vars(self)["_session"]
-        return session
-
-    @property
     def example(self) -> tuple[Any, ...]:
         """Return the first training example, as a batch of one.
 
         A program that was made with it serves only trials with the same example.
         """
-        self._session.example_read = True
+        session_of(self).example_read = True
         return self.first_example
 
     @property
     def some_targets(self) -> Any:
         """Return the targets of the first training examples; see `Author.some_targets`."""
-        self._session.targets_read = True
+        session_of(self).targets_read = True
         return self._some_targets
 
     @some_targets.setter
@@ -63,61 +55,72 @@ class KerasTrainable(Author):
 
         It can be read in `callbacks` and in the hooks of trials and epochs.
         """
-        return self._session.number
+        return session_of(self).number
 
     def stop(self, reason: str) -> None:
         """End the trial as completed after the present epoch; for `on_epoch_end`."""
-        self._session.stop(reason)
+        session_of(self).stop(reason)
 
     def scale_rate(self, factor: float) -> None:
         """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
-        self._session.scale_rate(factor)
+        session_of(self).scale_rate(factor)
 
     # ---- without a sweep: the methods of `TrialSession`
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Wait until all ranks have joined the trial."""
-        self._session.join(devices, training)
+        session_of(self).join(devices, training)
 
     def leave(self, reason: str) -> None:
         """Stop waiting for the other ranks, and tell them the reason."""
-        self._session.leave(reason)
+        session_of(self).leave(reason)
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial."""
-        self._session.begin(assignment)
+        session_of(self).begin(assignment)
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all epochs are done or ``report`` returns False.
 
         Raises Diverged, and Stopped if the author's code ends the trial.
         """
-        self._session.train(report)
+        session_of(self).train(report)
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy the state of the trial and return a function that writes it as a checkpoint."""
-        return self._session.save(folder)
+        return session_of(self).save(folder)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint and return its epoch."""
-        return self._session.restore(folder)
+        return session_of(self).restore(folder)
 
     def group(self) -> TrialGroup:
         """Return a group that trains several trials of one structure together."""
-        return self._session.group()
+        return session_of(self).group()
 
     def facts(self) -> Facts:
         """Return where and how the present trial runs."""
-        return self._session.facts()
+        return session_of(self).facts()
 
     def trained_model(self) -> keras.Model:
         """Return the trial's model without the parts that training adds, with the weights that it is validated with."""
-        return self._session.trained_model()
+        return session_of(self).trained_model()
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
         """Write the model as keras, saved_model or onnx, and check the files' predictions."""
-        return self._session.export(folder, formats)
+        return session_of(self).export(folder, formats)
 
     def test(self) -> dict[str, float] | None:
         """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none."""
-        return self._session.test()
+        return session_of(self).test()
+
+
+def session_of(trainable: KerasTrainable) -> TrialSession:
+    """Return the session that trains this object.
+
+    It is created at the first use, so that the `__init__` of a subclass need not call that of `KerasTrainable`.
+    """
+    if "_session" not in vars(trainable):
+        trainable.__trainable__(trainable)
+    session: TrialSession = vars(trainable)["_session"]
+    return session

@@ -67,7 +67,8 @@ class TrialSession(Joining):
         refusals.check_backend()
         self._author = author
         self._programs = Programs()
-        self._data = AuthorData(OWN)
+        self.data = AuthorData(OWN)
+        """The data of the trials."""
         self._trials = pristine.Trials(OWN)
         self._left: pristine.Left | None = None  # what hooks and callbacks of the present trial have changed
         self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
@@ -128,15 +129,15 @@ class TrialSession(Joining):
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with global_settings.of_a_trial(dtype, trains=assignment.trains):
-            train, validation = self._data.splits(self._author, hp, placement, assignment)
-        self._trials.begin(self._author, self._data.loaded, trains=assignment.trains)
+            train, validation = self.data.splits(self._author, hp, placement, assignment)
+        self._trials.begin(self._author, self.data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
-            self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self._data.reads)
+            self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self.data.reads)
             self._number = assignment.trial
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
-        before = self._data.reads, told
+        before = self.data.reads, told
         self._setting = TrialSetting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
 
@@ -183,7 +184,7 @@ class TrialSession(Joining):
             gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
-            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self._data.left),
+            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self.data.left),
             callbacks=callbacks,
         )
         trial.prepare()
@@ -198,13 +199,15 @@ class TrialSession(Joining):
             program.check_phases()
         return trial
 
-    def _enter_next(self, trial: ReadyTrial) -> ReadyTrial:
-        """Return the trial in its next phase, which continues with the present weights."""
+    def enter_next_phase(self) -> ReadyTrial:
+        """Enter the next phase of the present trial, which continues with the present weights; return the trial."""
+        trial = self.trial
         carried = Carried(trial.program)
         owned.undo(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.give(following.program)
         following.go_on_from(trial)
+        self._trial = following
         return following
 
     def train(self, report: Report) -> None:
@@ -222,7 +225,7 @@ class TrialSession(Joining):
         trial = self.trial
         while not trial.finished:
             if trial.phase_is_over:
-                trial = self._trial = self._enter_next(trial)
+                trial = self.enter_next_phase()
             if not report(trial.train_epoch()):
                 return
         if trial.stopped:
@@ -230,7 +233,7 @@ class TrialSession(Joining):
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread."""
-        return saving.save(folder, self.trial, checked_memory(self._author.memory), self._data.fingerprint)
+        return saving.save(folder, self.trial, checked_memory(self._author.memory), self.data.fingerprint)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint and return its epoch.
@@ -238,7 +241,7 @@ class TrialSession(Joining):
         Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
         """
         trial, (phase, data) = self.trial, checkpoint.before(folder)
-        self._data.check(data, folder.name)
+        self.data.check(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
             owned.undo(self._author)
             trial = self._trial = self._enter(self._spans[phase])
@@ -264,8 +267,8 @@ class TrialSession(Joining):
             | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
-            data=self._data.fingerprint,
-            data_reads=self._data.follows_from,
+            data=self.data.fingerprint,
+            data_reads=self.data.follows_from,
             extends=trial.extends,
             structure=to_json(trial.held) if trial.program.kept else None,
             structures=len(self._programs),
@@ -290,7 +293,7 @@ class TrialSession(Joining):
         if trial.program.kept:
             author.live = trial.program.live
             author.live.set(trial.hp)
-        attributes.replace_all(author, OWN, {**self._data.bare, **trial.structure.attributes})
+        attributes.replace_all(author, OWN, {**self.data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one, judging by its parameters."""
@@ -353,7 +356,7 @@ class TrialSession(Joining):
         Runs `data` again.
         """
         trial = self.trial
-        data = self._data.test(self._author, trial.hp, trial.placement, trial.assignment)
+        data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
         return None if data is None else trial.test(data)
 
     # ---- internals
@@ -362,12 +365,12 @@ class TrialSession(Joining):
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author, trial, live = self._author, self.trial, self._author.live
         seeded = imports.seed_imports(trial.assignment.data_seed)
-        with attributes.as_left(author, OWN, self._data.bare), pristine.unmade(), seeded:
+        with attributes.as_left(author, OWN, self.data.bare), pristine.unmade(), seeded:
             try:
                 initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)
                 with pristine.making(author):
                     plain = plain_model.rebuilt(author, trial)
-                return plain_model.of_raw_inputs(author, trial, plain, self._data)
+                return plain_model.of_raw_inputs(author, trial, plain, self.data)
             finally:
                 author.live = live
 
@@ -384,14 +387,14 @@ class TrialSession(Joining):
         numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
-        key = Structure(environment, *self._data.key)
+        key = Structure(environment, *self.data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
         alone = fit or served or callbacks.hear_batches  # other loops, whose programs are not kept
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
         record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
-        attributes.replace_all(self._author, OWN, self._data.bare)
+        attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
         recording = origins.recording(record, seeds_on_host=not (fit or served))
@@ -411,7 +414,7 @@ class TrialSession(Joining):
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
-        own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
+        own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self.data.left}
         own |= copies
         example = key.example if self.example_read else None
         targets = key.targets if self.targets_read else None
@@ -449,7 +452,7 @@ class TrialSession(Joining):
         if not self._begin_as_new(structure, program, hp, seed):
             self._programs.remove(program)
             return None
-        attributes.replace_all(self._author, OWN, {**self._data.bare, **structure.attributes})
+        attributes.replace_all(self._author, OWN, {**self.data.bare, **structure.attributes})
         structure.made.have()
         return kept
 
@@ -458,7 +461,7 @@ class TrialSession(Joining):
 
         The copies belong to the program that is being made.
         """
-        copies = author_data.fitted_copies(self._data.bare)
+        copies = author_data.fitted_copies(self.data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies
@@ -475,7 +478,7 @@ class TrialSession(Joining):
         if structure.drew:
             return False
         record = origins.CreatedVariables(seed)
-        attributes.replace_all(self._author, OWN, self._data.bare)
+        attributes.replace_all(self._author, OWN, self.data.bare)
         to_copy = not program.parts.follows(program.state)
         with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
             self._copy_fitted()

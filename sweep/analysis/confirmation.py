@@ -335,7 +335,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
     first = objective(*sweep.objectives[0])
-    race = run_race([_make_run(trial, first) for trial in sweep.trials], rules)
+    race = run_race([make_run(trial, first) for trial in sweep.trials], rules)
     if not race.racers:
         return None
     groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
@@ -398,7 +398,8 @@ def _why_undecided(racer: Racer, race: Race) -> str:
     return ""
 
 
-def _make_run(trial: Trial, first: Objective) -> Run:
+def make_run(trial: Trial, first: Objective) -> Run:
+    """Return what a race knows of a trial in a results folder; ``first`` is the objective that decides."""
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 

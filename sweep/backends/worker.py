@@ -103,7 +103,7 @@ class Worker:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
         self._hearing = backends.hear_messages(job)
-        self._job = job
+        self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
@@ -287,17 +287,17 @@ class Worker:
         absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
         if absorb_reads is not None:
             absorb_reads()
-        return inputs.of_process(self._job, inputs.declared_by(self._trainable))
+        return inputs.of_process(self.job, inputs.declared_by(self._trainable))
 
     def _absorb(self, read_before: Inputs | None) -> None:
         """Add what the trial had read before its checkpoint was written."""
         if read_before is None:
             read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
-        inputs.absorb(read_before, self._job)
+        inputs.absorb(read_before, self.job)
 
     def _note_changed_modules(self) -> None:
         """Add a notice about modules imported in another version than the session began with, once for each."""
-        changed = inputs.changed_modules(self._job)
+        changed = inputs.changed_modules(self.job)
         new = [name for name in changed if name not in self._changed_modules]
         self._changed_modules = changed
         if new:
@@ -317,7 +317,7 @@ class Worker:
         """Stop writing for a trial that has ended, and undo its changes to the process."""
         try:
             trial.saver.finish(kept=kept)
-            checkpoints.release(self._job.folder, trial.number)
+            checkpoints.release(self.job.folder, trial.number)
         except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable):
@@ -344,7 +344,7 @@ class Worker:
             except Exception as error:
                 if not memory.is_short(error):
                     raise
-                batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self._job.workers)
+                batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
                 parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
                 if self._keeps and self._make is None:
                     self._empty(trial, epochs, "without what earlier trials left")
@@ -388,7 +388,7 @@ class Worker:
 
     def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
         """Begin the trial. Return its state if nothing must be trained in this step, None otherwise."""
-        if self._job.stop_file.exists():
+        if self.job.stop_file.exists():
             return Status.INTERRUPTED, "stopped before it began", None
         if self._node.leaving():
             trial.moves = True
@@ -430,7 +430,7 @@ class Worker:
         if not trial.paused:
             why = f": {stop_reason}" if stop_reason else ""
             return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")
-        if self._job.stop_file.exists():
+        if self.job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
         self._save_if_due(trial, epochs)
@@ -456,7 +456,7 @@ class Worker:
         trial.done = 0
         trial.again = ()
         trial.paused = False
-        kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
+        kept = checkpoints.fetched(self.job.folder, trial.number, AWAY_S)
         while True:
             with checkpoints.disk_faults():
                 path = next(kept, None)
@@ -506,13 +506,13 @@ class Worker:
         trial.history.append(epoch)
         trial.done = epoch.epoch
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and (self._node.leaving() is not None or wanted_elsewhere(self._job, trial.order, epoch))
+        trial.moves = saves and (self._node.leaving() is not None or wanted_elsewhere(self.job, trial.order, epoch))
         go_on = (
             epoch.epoch not in trial.order.decision_epochs
             and not self._done(trial, epochs)
             and time.monotonic() - began < STEP_S
             and not self._divergence(epochs[-1:])
-            and not self._job.stop_file.exists()
+            and not self.job.stop_file.exists()
             and not trial.moves
         )
         trial.paused = not go_on
@@ -527,7 +527,7 @@ class Worker:
         self._held_since = time.monotonic()
         if self._price is None:
             return {}
-        gpus = trial.order.assignment.devices.gpus * self._job.workers
+        gpus = trial.order.assignment.devices.gpus * self.job.workers
         return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
@@ -543,25 +543,25 @@ class Worker:
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
-        return self._job.objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
+        return self.job.objective.reached(self.job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
         """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
-        return next(filter(None, map(self._job.objective.diverged, epochs)), "")
+        return next(filter(None, map(self.job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
             return  # such a trial begins again when it is resumed
         loss = self._loss(epochs[-1]) if epochs else math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
-        reports = tuple(epochs if self._job.store is None else trial.history)
+        reports = tuple(epochs if self.job.store is None else trial.history)
         manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs())
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """Return the saver of a trial that begins, or continues from the checkpoint of ``epoch``."""
         best = min(map(self._loss, reports), default=math.inf)
-        job = self._job
+        job = self.job
         folder = checkpoints.of_trial(job.folder, trial)
         sender = None
         if job.store is not None:
@@ -572,7 +572,7 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
-        return self._job.objective.ranked(epoch.metrics)
+        return self.job.objective.ranked(epoch.metrics)
 
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:
@@ -580,7 +580,7 @@ class Worker:
         facts = structs.replace(
             self._trainable.facts(),
             inputs=self._inputs(),
-            other_code=inputs.changed_modules(self._job),
+            other_code=inputs.changed_modules(self.job),
             lived_s=time.monotonic() - trial.since,
         )
         stale = self._stale()
@@ -592,24 +592,24 @@ class Worker:
         if trial.accumulate > 1:
             facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoints.newest_first(self._job.folder, trial.number)):
-            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.folder)))
+        if is_kept and (newest := checkpoints.newest_first(self.job.folder, trial.number)):
+            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self.job.folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 
     def _assignment(self, trial: _Trial) -> Assignment:
-        profile = self._job.folder / "profile" if self._job.profile and trial.number == 0 else None
+        profile = self.job.folder / "profile" if self.job.profile and trial.number == 0 else None
         return dataclasses.replace(
             trial.order.assignment,
             params=self._unread.watched(trial.order.assignment.params),
             accumulate=trial.accumulate,
-            shared=self._job.shared_folder,
-            stop_file=self._job.stop_file,
+            shared=self.job.shared_folder,
+            stop_file=self.job.stop_file,
             profile=profile,
         )
 
     def _import(self) -> Callable[[], Trainable]:
-        job = self._job
+        job = self.job
         return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
 
     def _loaded(self) -> Trainable:

@@ -93,8 +93,8 @@ class _Export:
         self._sweep = sweep
         self._entities = runs.extra("mlflow.entities", "mlflow-skinny", "mlflow")
         names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
-        self._params = _safe(names)
-        self._metrics = _safe([*runs.names_of_scalars(sweep.tables.metrics).values()])
+        self._params = mlflow_names(names)
+        self._metrics = mlflow_names([*runs.names_of_scalars(sweep.tables.metrics).values()])
 
     def all(self) -> Done:
         known = self._known()
@@ -208,7 +208,7 @@ def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
     return str(experiment.experiment_id)
 
 
-def _safe(names: Sequence[str]) -> dict[str, str]:
+def mlflow_names(names: Sequence[str]) -> dict[str, str]:
     """Map names to names that MLflow allows: allowed characters only, and unchanged when normalized as a path."""
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 

@@ -191,7 +191,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     per_trial = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
     priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
-    course = _course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
+    course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = basis.timing(first)
     priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
@@ -218,8 +218,14 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     )
 
 
-def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None, workers: int) -> pricing.Course:
-    """Return the expected course of a sweep under its method and its scheduler."""
+def rehearse_course(
+    spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None, workers: int
+) -> pricing.Course:
+    """Return the expected course of a sweep under its method and its scheduler, without any training.
+
+    ``epochs`` is the length of a trial that is not pruned. ``trials`` is None if their number or lengths are not known;
+    then only the rungs are.
+    """
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
     def build() -> Scheduler:

@@ -194,11 +194,13 @@ class PashaScheduler(PromotionScheduler):
         """Return whether the trials at the highest rung rank as at the rung before, except for noise."""
         before = {trial: loss for loss, trial in self._scores[self._rungs[self._highest - 1]]}
         now = [trial for _, trial in self._scores[self._rungs[self._highest]] if trial in before]
-        epsilon = self._epsilon()
+        epsilon = self.epsilon
         then = sorted(before[trial] for trial in now)
         return all(abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True))
 
-    def _epsilon(self) -> float:
+    @property
+    def epsilon(self) -> float:
+        """The difference of losses up to which a trial may take the rank of another one."""
         if self._given is not None:
             return self._given
         return float(np.percentile(self._crossing, 90)) if self._crossing else 0.0

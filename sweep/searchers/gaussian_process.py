@@ -97,7 +97,7 @@ class GaussianProcess:
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
     """Return the most probable parameters for values at points; the values have mean 0 and deviation 1."""
     size = int(owners.max()) + 1
-    loss = _Loss(owners, features, values)
+    loss = NegativeLogPosterior(owners, features, values)
     smooth = loss.center
     rough = smooth.copy()
     rough[:size] -= 1.0
@@ -111,7 +111,7 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
     return KernelParameters.of_vector(best.x)
 
 
-class _Loss:
+class NegativeLogPosterior:
     """The negative logarithm of the probability of parameters, given as a vector, and its gradient."""
 
     def __init__(self, owners: NDArray[np.intp], features: Array, values: Array) -> None:

@@ -55,7 +55,7 @@ Rung: TypeAlias = float
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class RungResult:
     """The result of a trial at a rung."""
 
     place: int
@@ -64,7 +64,7 @@ class _Result:
     violation: float
 
 
-def _combine_results(results: Sequence[_Result]) -> Results:
+def _combine_results(results: Sequence[RungResult]) -> Results:
     """Return the results of one rung in the form that the model takes."""
     return Results(
         tuple(one.place for one in results),
@@ -108,7 +108,8 @@ class GaussianProcessSearcher:
         self._features: list[NDArray[np.float64]] = []
         self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
         self._rungs: tuple[Rung, ...] = (END,)
-        self._results: list[_Result] = []  # in the order in which they came
+        self.results: list[RungResult] = []
+        """What the model learns from, in the order in which it came."""
         self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -148,7 +149,7 @@ class GaussianProcessSearcher:
     @property
     def _starting(self) -> bool:
         """True if there are too few results for a model, or no parameter to choose."""
-        return len(self._results) < self._starts or not self._encoding.size
+        return len(self.results) < self._starts or not self._encoding.size
 
     def _first_draws(self, number: int) -> Iterator[Draw]:
         params = self._design.suggest(number)
@@ -168,7 +169,7 @@ class GaussianProcessSearcher:
         """
         encoding, model = self._encoding, self._model()
         rng = np.random.default_rng([self._seed, number])
-        count = len(self._results)
+        count = len(self.results)
 
         def gains(rows: Rows) -> NDArray[np.float64]:
             return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
@@ -187,17 +188,17 @@ class GaussianProcessSearcher:
 
     def _model(self) -> CurveModel:
         features = np.array(self._features)
-        count = len(self._results)
+        count = len(self.results)
         count -= count % max(1, count // REFIT_SHARE)
         if self._fit[0] != count:
-            earlier = self._by_rung(self._results[:count])
+            earlier = self._by_rung(self.results[:count])
             self._fit = count, fit_rungs(earlier, features, self._owners)
-        results = self._by_rung(self._results)
+        results = self._by_rung(self.results)
         return CurveModel(results, self._pending(), features, self._owners, self._fit[1])
 
-    def _by_rung(self, results: Iterable[_Result]) -> list[Results]:
+    def _by_rung(self, results: Iterable[RungResult]) -> list[Results]:
         """Return the results of each rung, up to the last one that has any."""
-        found: dict[Rung, list[_Result]] = {rung: [] for rung in self._rungs}
+        found: dict[Rung, list[RungResult]] = {rung: [] for rung in self._rungs}
         for result in results:
             found[result.rung].append(result)
         return [_combine_results(several) for several in found.values() if several]
@@ -248,7 +249,7 @@ class GaussianProcessSearcher:
         if rungs == self._rungs:
             return
         self._rungs = rungs
-        self._results.clear()
+        self.results.clear()
         self._fit = (0, [])
         for place, known in enumerate(self._known):
             known.counted.clear()
@@ -266,11 +267,11 @@ class GaussianProcessSearcher:
                 if result is None:
                     return
                 known.counted.add(rung)
-                self._results.append(result)
+                self.results.append(result)
             if known.record.status in LOST and rung > known.record.epoch:
                 return
 
-    def _result(self, place: int, rung: Rung) -> _Result | None:
+    def _result(self, place: int, rung: Rung) -> RungResult | None:
         """Return the result of a trial at a rung; None if it does not count there, or not yet."""
         record = self._known[place].record
         if record.status in WHOLE or record.epoch >= rung:
@@ -281,9 +282,9 @@ class GaussianProcessSearcher:
         if record.status not in LOST or is_silent:
             return None
         imputed = self._objective.imputed(record.epochs.values())
-        return _Result(place, rung, math.inf if imputed is None else imputed, 0.0)
+        return RungResult(place, rung, math.inf if imputed is None else imputed, 0.0)
 
-    def _judged(self, place: int, rung: Rung) -> _Result | None:
+    def _judged(self, place: int, rung: Rung) -> RungResult | None:
         """Return the last finite result of a trial up to a rung.
 
         Without one, it is None if the trial may continue, and an infinite loss if it has ended.
@@ -292,5 +293,5 @@ class GaussianProcessSearcher:
         for epoch in sorted(record.epochs, reverse=True):
             loss = self._objective.loss(record.epochs[epoch]) if epoch <= rung else None
             if loss is not None:
-                return _Result(place, rung, loss, self._objective.violation(record.epochs[epoch]))
-        return None if record.status in UNFINISHED else _Result(place, rung, math.inf, 0.0)
+                return RungResult(place, rung, loss, self._objective.violation(record.epochs[epoch]))
+        return None if record.status in UNFINISHED else RungResult(place, rung, math.inf, 0.0)

@@ -101,7 +101,7 @@ class Kernel:
 
     def between(self, first: Array, second: Array) -> Array:
         """Return the covariances of the points of two tables, without noise."""
-        return (1 - self.noise) * self._alike(*_distances(first, second))
+        return (1 - self.noise) * self._alike(*distances_between(first, second))
 
     def _alike(self, apart: Array, squares: Array) -> Array:
         return np.exp(-squares / (2 * self.length**2)) * (1 - self.forgets) ** (apart / 2)
@@ -132,7 +132,11 @@ def inverted(matrix: Array) -> tuple[Array, float]:
     return found, logarithm
 
 
-def _distances(first: Array, second: Array) -> tuple[Array, Array]:
+def distances_between(first: Array, second: Array) -> tuple[Array, Array]:
+    """Return how far the points of two lists are apart, as matrices: in time, and squared in all other coordinates.
+
+    The first coordinate of a point is the time.
+    """
     apart = np.abs(first[:, None, 0] - second[None, :, 0])
     return apart, ((first[:, None, 1:] - second[None, :, 1:]) ** 2).sum(axis=2)
 
@@ -141,7 +145,7 @@ def fit_kernel(points: Array, values: Array) -> Kernel:
     """Return the kernel with the largest marginal likelihood."""
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
-    distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
+    distances, rule = distances_between(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
 
     def compute_cost(theta: Array) -> tuple[float, list[float]]:
         return _make_kernel(theta).cost(distances, values)

@@ -18,9 +18,14 @@ ENUMERATED = 2**14
 """Maximum number of sign patterns that are enumerated; of more, some are drawn, and the p-value has an error."""
 DRAWN = 2**16
 FEWEST_DRAWN = 1000
-_CELLS = 2**20  # maximum size of a piece of (patterns, comparisons), 8 MB
-_WORK = 2**26  # maximum of patterns times comparisons, about a second
-_SETS = 2**22  # maximum of patterns times configurations squared, about a second for a whole step-down
+MOST_CELLS = 2**20
+"""Maximum size of a piece of (patterns, comparisons), 8 MB."""
+
+MOST_WORK = 2**26
+"""Maximum of patterns times comparisons, about a second."""
+
+MOST_WORK_STEP_DOWN = 2**22
+"""Maximum of patterns times configurations squared, about a second for a whole step-down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ def check_differences(differences: npt.ArrayLike) -> Signs:
 
     The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.
     """
-    patterns, table = _prepared(differences, _WORK)
+    patterns, table = _prepared(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
     count = np.zeros(len(observed))
     for sums in patterns.times(table):
@@ -105,7 +110,7 @@ class _Patterns:
 
     def times(self, table: Floats) -> Iterator[Floats]:
         """Yield the absolute sums of a table's columns for each pattern, (patterns, comparisons), in pieces."""
-        pieces = max(math.ceil(len(self.signs) * table.shape[1] / _CELLS), 1)
+        pieces = max(math.ceil(len(self.signs) * table.shape[1] / MOST_CELLS), 1)
         for rows in np.array_split(self.signs, pieces):
             yield np.abs(rows @ table)
 
@@ -141,7 +146,7 @@ def _all_signs(seeds: int, configurations: int) -> _Patterns:
 
     Opposite patterns are not equivalent here, because the best configuration becomes the worst.
     """
-    room = max(_SETS // configurations**2, FEWEST_DRAWN)
+    room = max(MOST_WORK_STEP_DOWN // configurations**2, FEWEST_DRAWN)
     if 2**seeds <= min(ENUMERATED, room):
         number = np.arange(2**seeds)[:, None]
         return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False)

@@ -44,12 +44,14 @@ from sweep.store.object_store import (
 AWAY_S = 300.0
 """Seconds without an answer from the store after which the session ends; until then training continues."""
 
+SEGMENTS_PER_PART = 64
+"""Number of segments that one part replaces while a session runs."""
+
 _RENEW_S = 5.0
 _LOOK_S = 2.0  # between checks for requests
 _TRIES = 20
 _CLOSE_S = 60.0
 _SYNC_S = 2.0
-_PART = 64  # segments replaced by one part
 _AT_ONCE = 64  # objects read at once
 _SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
 _FIRST = "log/00000000"
@@ -274,7 +276,7 @@ class Writer:
         """
         with self.held():
             self._fence()
-            for name, turn, every_s in (("log", self._send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
+            for name, turn, every_s in (("log", self.send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
                 self._stops.append(repeat(partial(self._guarded, turn), every_s, f"object store: {name}"))
             try:
                 yield self
@@ -300,7 +302,7 @@ class Writer:
         After the machine slept, another process may have taken over, so an old lease is renewed first.
         """
         if not self._fault and now() - self._renewed > LEASE_S:
-            self._guarded(self._renew)
+            self._guarded(self.renew_lease)
         if self._fault:
             self._told = True
             raise StoreError(self._fault)
@@ -325,18 +327,18 @@ class Writer:
 
     def _look_after(self) -> None:
         if now() - self._renewed >= _RENEW_S:
-            self._renew()
+            self.renew_lease()
         self._hear_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
         """Send everything, although the store may be unavailable for a while."""
         try:
-            patiently(self._send, most_s, self.check)
+            patiently(self.send, most_s, self.check)
         except StoreError as error:
             self._fault = str(error)
             raise
 
-    def _send(self) -> None:
+    def send(self) -> None:
         """Send complete records that are not in the store yet."""
         with self._busy:
             while (end := self._end) > self._known.bytes:
@@ -345,7 +347,7 @@ class Writer:
                     content = file.read(end - self._known.bytes)
                 self._create(content)
                 self._known.write(self._folder)
-                if self._known.segments - self._loose >= _PART:
+                if self._known.segments - self._loose >= SEGMENTS_PER_PART:
                     self._join()
 
     def _create(self, content: bytes) -> None:
@@ -417,7 +419,8 @@ class Writer:
             if self._claimed(tag):
                 return
 
-    def _renew(self) -> None:
+    def renew_lease(self) -> None:
+        """Renew the lease. Raises `StoreError` that names the process that has taken the sweep over."""
         if self._claimed(self._lease_tag):
             return
         found = self._store.get(LEASE)
@@ -441,9 +444,13 @@ class Writer:
             (requests / entry.key.rpartition("/")[2]).touch()
             self._store.delete([entry.key])
 
-    def _close(self) -> None:
+    def stop_threads(self) -> None:
+        """Stop sending and renewing the lease; what was not sent yet stays on this machine."""
         for stop in self._stops:
             stop()
+
+    def _close(self) -> None:
+        self.stop_threads()
         if self._told:
             return
         try:

@@ -124,7 +124,7 @@ def test_room_follows_nodes_that_join_and_leave(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixture[str]) -> None:
     theirs = worker.print_to_stdstream
-    with cluster._hushed(print):
+    with cluster.redirect_ray_messages(print):
         worker.print_to_stdstream(
             {"lines": ["\x1b[31ma worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
         )

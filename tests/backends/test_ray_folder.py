@@ -25,7 +25,7 @@ def test_the_longest_path_is_that_of_ray_itself() -> None:
     from ray._private.utils import validate_socket_filepath
 
     def socket(bytes_: int) -> str:
-        return "/" + "x" * (bytes_ - 1) + ray_folder._SOCKET
+        return "/" + "x" * (bytes_ - 1) + ray_folder.LONGEST_SOCKET
 
     validate_socket_filepath(socket(ray_folder.LONGEST_FOLDER))
     with pytest.raises(OSError, match="cannot exceed"):
@@ -69,7 +69,7 @@ def test_a_folder_that_ray_can_use_stays(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_where_there_is_no_other_folder_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", "/proc/none")
-    monkeypatch.setattr(ray_folder, "_FOLDERS", ("/proc/nor", "/proc/neither"))
+    monkeypatch.setattr(ray_folder, "FOLDERS", ("/proc/nor", "/proc/neither"))
     with (
         pytest.raises(InputError, match=r"RAY_TMPDIR /proc/none: cannot be used by Ray: .*; export RAY_TMPDIR=DIR"),
         ray_folder.ensure_usable_folder(pytest.fail),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -265,8 +265,11 @@ class Actors:
 class TheirCache:
     """Stands in for Tune's cache of such classes."""
 
+    made: ClassVar[list[TheirCache]] = []
+
     def __init__(self) -> None:
         self.actors = Actors()
+        self.made.append(self)
 
     def get(self, trainable: type) -> Actors:
         return self.actors
@@ -281,6 +284,7 @@ def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> N
         return Job("lr 高", "t:T", (), Path(), Objective("loss", "minimize"), session=session)
 
     monkeypatch.setattr(tune_controller, "_ActorClassCache", TheirCache)
+    monkeypatch.setattr(TheirCache, "made", [])
     names = []
     for session in ("0123456789ab", "fedcba987654"):  # one after the other in one process
         name_workers(job(session), print)
@@ -290,7 +294,7 @@ def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> N
         assert [options["num_cpus"] for options in made] == [1, 1]
         names += [options["name"] for options in made]
     assert names == [f"lr 高/{session}/worker-{number}" for session in ("012345", "fedcba") for number in (0, 1)]
-    assert cache._theirs.actors.options() == {}  # Tune's own class is as it was
+    assert [theirs.actors.options() for theirs in TheirCache.made] == [{}, {}]  # Tune's own classes are as they were
 
 
 SHORTEST = """

@@ -97,7 +97,7 @@ def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
 def test_names_become_what_mlflow_takes(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-    there = mlflow_runs._safe([name, "b"])[name]
+    there = mlflow_runs.mlflow_names([name, "b"])[name]
     assert there != name
     _validate_metric_name(there)
     _validate_param_name(there)
@@ -105,7 +105,7 @@ def test_names_become_what_mlflow_takes(name: str) -> None:
 
 def test_other_names_stay_and_stay_apart() -> None:
     names = ["a=b", "a+b", "a_b", "größe", "a/b", "a.b-c d:e"]
-    assert mlflow_runs._safe(names) == {
+    assert mlflow_runs.mlflow_names(names) == {
         "a=b": "a_b_2",
         "a+b": "a_b_3",
         "a_b": "a_b",

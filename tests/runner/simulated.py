@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sweep.backends import Progress
-from sweep.contract import Devices
+from sweep.contract import Assignment, Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
+from sweep.store.ledger import Ledger, TrialState
 from sweep.store.log import Log
 
 METHODS = ("grid", "random", "sobol", "tpe", "nsga2")
@@ -60,10 +61,18 @@ def begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotoni
     return coordinator(parse_spec(text + "\n".join(more), "f.yaml"), log, clock), log
 
 
-def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:
+def trials_of(path: Path) -> dict[int, TrialState]:
+    """The trials of the log at ``path``, by number."""
+    ledger = Ledger()
+    for event in store_log.read(path):
+        ledger.observe(event)
+    return ledger.trials
+
+
+def progress(given: Assignment | TrialStarted, epoch: int, epochs: int) -> Progress:
     """What a worker would hand over: every seventh trial diverges, every eighth fails, every ninth has no room."""
-    a, b, number = float(started.params["a"]), float(started.params["b"]), started.trial
-    score = (a - 0.3) ** 2 * b + (started.seed + 1) / (epoch + 1)
+    a, b, number = float(given.params["a"]), float(given.params["b"]), given.trial
+    score = (a - 0.3) ** 2 * b + (given.seed + 1) / (epoch + 1)
     reported = EpochReported(trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
     fate = {6: Status.DIVERGED, 7: Status.FAILED, 8: Status.OOM}.get(number) if epoch == 2 else None
     if fate is not None:
@@ -78,35 +87,45 @@ def simulate(given: Spec, path: Path, room: int, seed: int) -> list[Event]:
     with Log(path) as log:
         driver = coordinator(given, log)
         driver.open(list(store_log.read(path)) if path.stat().st_size else ())
-        running: dict[int, int] = {}
+        assignments: dict[int, Assignment] = {}
+        running: dict[int, int] = {}  # epochs
         while True:
             while len(running) < room and (order := driver.next()) is not None:
-                running[order.assignment.trial] = driver._open[order.assignment.trial].state.epoch
+                trial = order.assignment.trial
+                assignments[trial] = order.assignment
+                running[trial] = trials_of(path)[trial].epoch  # as if each epoch had a checkpoint
             if not running:
                 break
             trial = rng.choice(sorted(running))
             running[trial] += 1
-            started = driver._open[trial].started
-            if not driver.take(trial, progress(started, running[trial], given.epochs)):
+            if not driver.take(trial, progress(assignments[trial], running[trial], given.epochs)):
                 del running[trial]
         driver.close()
     return list(store_log.read(path))
 
 
-def go_on(given: Spec, path: Path, order: Iterable[Event]) -> list[Event]:
-    """Resume from the log at ``path`` and let its workers report in the order of ``order``; returns the log."""
+def go_on(given: Spec, path: Path, events: Iterable[Event]) -> list[Event]:
+    """Resume from the log at ``path`` and let its workers report in the order of ``events``; returns the log."""
     with Log(path) as log:
         driver = coordinator(given, log)
         driver.open(list(store_log.read(path)))
-        for _ in range(len(driver._again)):
-            driver.next()
-        for event in order:
+        assignments: dict[int, Assignment] = {}
+
+        def begin_next() -> None:
+            order = driver.next()
+            if order is not None:
+                assignments[order.assignment.trial] = order.assignment
+
+        for trial in trials_of(path).values():
+            if trial.ended is None:
+                begin_next()
+        for event in events:
             match event:
                 case TrialStarted():
-                    driver.next()
+                    begin_next()
                 case EpochReported():
-                    driver.take(event.trial, progress(driver._open[event.trial].started, event.epoch, given.epochs))
-                case TrialEnded() if event.trial in driver._out and event.status is not Status.PRUNED:
+                    driver.take(event.trial, progress(assignments[event.trial], event.epoch, given.epochs))
+                case TrialEnded() if event.status is not Status.PRUNED:
                     driver.take(event.trial, Progress((), event))
         driver.close()
     return list(store_log.read(path))

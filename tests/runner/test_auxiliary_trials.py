@@ -9,6 +9,7 @@ import pytest
 import simulated
 
 from sweep.backends import Progress
+from sweep.contract import Assignment
 from sweep.events import EpochReported, Event, Role, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
 from sweep.spec import Spec, parse_spec
@@ -32,15 +33,16 @@ def spec(*more: str, method: str = "random", cap: int = 8) -> Spec:
     return parse_spec(FILE.format(method=method, cap=cap) + "\n".join(more), "f.yaml")
 
 
-def score(started: TrialStarted, epoch: int) -> float:
+def score(given: Assignment, epoch: int) -> float:
     """Noise of the seed beside what the parameter makes; the order shows from the second epoch on."""
-    noise = random.Random(f"{started.seed} {started.params} {started.fold}").gauss(0.0, 0.5)
-    return float(started.params["a"]) + noise + epoch
+    fold = None if given.fold is None else given.fold.number
+    noise = random.Random(f"{given.seed} {given.params} {fold}").gauss(0.0, 0.5)
+    return float(given.params["a"]) + noise + epoch
 
 
-def step(driver: Coordinator, trial: int, epoch: int, of: int) -> bool:
-    started = driver._open[trial].started
-    report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score(started, epoch)}, time=1.0, time_s=0.1)
+def step(driver: Coordinator, given: Assignment, epoch: int, of: int) -> bool:
+    trial = given.trial
+    report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score(given, epoch)}, time=1.0, time_s=0.1)
     end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == of else None
     return driver.take(trial, Progress((report,), end))
 
@@ -51,16 +53,18 @@ def drive(given: Spec, path: Path, *, room: int = 3, steps: int = 10**6, confirm
         driver = simulated.coordinator(given, log)
         history = list(store_log.read(path)) if path.exists() else []
         driver.open(history, confirming=confirming)
+        assignments: dict[int, Assignment] = {}
         running: dict[int, int] = {}
         for _ in range(steps):
             while len(running) < room and (order := driver.next()) is not None:
+                assignments[order.assignment.trial] = order.assignment
                 running[order.assignment.trial] = 0
             if not running:
                 driver.close()
                 break
             trial = min(running, key=lambda one: (running[one], one))
             running[trial] += 1
-            if not step(driver, trial, running[trial], given.epochs):
+            if not step(driver, assignments[trial], running[trial], given.epochs):
                 del running[trial]
     return list(store_log.read(path))
 

@@ -164,5 +164,5 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     ledger, spec = Ledger(), parse_spec(folder.read_info().spec_text, "f.yaml")
     for event in store_log.read(folder.log):
         ledger.observe(event)
-    read = [confirmation._make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
+    read = [confirmation.make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
     assert trials.make_runs(ledger, spec) == sorted(read, key=lambda one: one.trial)

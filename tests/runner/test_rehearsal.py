@@ -53,7 +53,7 @@ def spec_of(method: str, rule: str, *, more: str = "run_cap: 100", parameters: s
 
 
 def expected_epochs(spec: Spec, trials: int) -> float:
-    course = planning._course(spec, (), spec.epochs, trials, 4)
+    course = planning.rehearse_course(spec, (), spec.epochs, trials, 4)
     assert course.epochs is not None
     return course.epochs
 

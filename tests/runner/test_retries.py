@@ -27,8 +27,9 @@ def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(tmp_path: Path
         assert driver.next().assignment.trial == 0
         driver.take(0, _failed(0, spoilt=spoilt))
         if spoilt:  # not before its worker is gone
-            assert (driver.running, driver.next().assignment.trial) == (1, other)
-            driver.take(other, simulated.progress(driver._open[other].started, 9, 9))
+            running, order = driver.running, driver.next()
+            assert (running, order.assignment.trial) == (1, other)
+            driver.take(other, simulated.progress(order.assignment, 9, 9))
             assert not driver.lose(0, "this worker is replaced")
     log.close()
     again, log = simulated.begin(tmp_path, "retries: 3")
@@ -99,9 +100,10 @@ def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(t
         assert driver.next().assignment.trial == 0
         assert not driver.take(0, Progress(moves=True, spoilt="its node is taken away in 30 s"))
         assert driver.running == 1
-        assert driver.next().assignment.trial == others  # and not the one whose worker is still there
+        order = driver.next()
+        assert order.assignment.trial == others  # and not the one whose worker is still there
         assert not driver.lose(0, "this worker is replaced")
-        driver.take(others, simulated.progress(driver._open[others].started, 9, 9))
+        driver.take(others, simulated.progress(order.assignment, 9, 9))
     log.close()
 
 

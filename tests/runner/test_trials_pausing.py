@@ -193,26 +193,26 @@ def test_a_trial_that_pauses_is_stopped_by_hand(tmp_path: Path) -> None:
     with Log(tmp_path / "log.jsonl") as log:
         driver = simulated.coordinator(given, log)
         driver.open()
-        trial = _until_one_pauses(driver, given)
+        trial = _until_one_pauses(driver, given, log.path)
         driver.stop_trial(trial)
-        assert trial not in driver._open
+        assert simulated.trials_of(log.path)[trial].ended is not None
         driver.close()
     end = ends(list(store_log.read(tmp_path / "log.jsonl")))[trial]
     assert (end.status, end.asked, end.waits) == (Status.PRUNED, True, False)
 
 
-def _until_one_pauses(driver: simulated.Coordinator, given: Spec) -> int:
+def _until_one_pauses(driver: simulated.Coordinator, given: Spec, path: Path) -> int:
     while True:
         order = driver.next()
         assert order is not None
         assert order.waits
         trial = order.assignment.trial
-        epoch = driver._open[trial].state.epoch
+        epoch = simulated.trials_of(path)[trial].epoch
         going = True
         while going:
             epoch += 1
-            going = driver.take(trial, simulated.progress(driver._open[trial].started, epoch, given.epochs))
-        if trial in driver._open:
+            going = driver.take(trial, simulated.progress(order.assignment, epoch, given.epochs))
+        if simulated.trials_of(path)[trial].ended is None:
             return trial
 
 
@@ -225,7 +225,7 @@ def test_a_worker_is_lost_between_two_rungs(tmp_path: Path) -> None:
         seen = set()
         while (order := driver.next()) is not None:
             trial = order.assignment.trial
-            epoch = driver._open[trial].state.epoch
+            epoch = simulated.trials_of(log.path)[trial].epoch
             if epoch and trial not in seen:
                 seen.add(trial)
                 driver.lose(trial, "gone")
@@ -233,7 +233,7 @@ def test_a_worker_is_lost_between_two_rungs(tmp_path: Path) -> None:
             going = True
             while going:
                 epoch += 1
-                going = driver.take(trial, simulated.progress(driver._open[trial].started, epoch, given.epochs))
+                going = driver.take(trial, simulated.progress(order.assignment, epoch, given.epochs))
         driver.close()
     events = list(store_log.read(tmp_path / "log.jsonl"))
     assert seen

@@ -105,12 +105,12 @@ def test_the_noise_of_pasha_is_that_of_curves_that_cross_twice() -> None:
     for trial, values in curves.items():
         for epoch, value in enumerate(values, start=1):
             scheduler.observe(report(trial, epoch, value))
-    assert scheduler._epsilon() == 0.0  # 0 and 1 have crossed once
+    assert scheduler.epsilon == 0.0  # 0 and 1 have crossed once
     with_more = PashaScheduler(Pasha(eta=2, min_iter=2), LOSS, EPOCHS)
     for trial, values in {0: [1.0, 2.0, 1.0, 2.0], 1: [1.5, 1.6, 1.5, 1.7]}.items():
         for epoch, value in enumerate(values, start=1):
             with_more.observe(report(trial, epoch, value))
-    assert with_more._epsilon() == pytest.approx(0.3)
+    assert with_more.epsilon == pytest.approx(0.3)
 
 
 def test_reasons() -> None:
@@ -164,17 +164,19 @@ def test_freeze_thaw_trains_on_until_no_other_is_predicted_better() -> None:
 def test_the_share_bounds_what_is_trained_on_while_new_ones_start() -> None:
     for share, fewest, most in [(0.0, 0, 0), (1.0, 20, 60), (2.0, 60, 120)]:
         scheduler = FreezeThawScheduler(FreezeThaw(share=share), LOSS, 81)
+        rungs = (*scheduler.decision_epochs(81), 81)
+        reached = dict[int, int]()
         thawed = 0
         for trial in range(60):
             value = float(np.random.default_rng(trial).random())
             scheduler.observe(report(trial, 1, value))
-            for one in range(trial + 1):
-                while one in scheduler._lasts and scheduler.holds(one) is None and one in scheduler._came:
-                    before = scheduler._came[one].epoch
-                    if before == 81:
-                        break
-                    thawed += scheduler._next[before] - before
-                    scheduler.observe(report(one, scheduler._next[before], constant(one, 0) - before / 1000))
+            reached[trial] = 1
+            for one in reached:
+                while scheduler.holds(one) is None and reached[one] < 81:
+                    before = reached[one]
+                    reached[one] = rungs[rungs.index(before) + 1]
+                    thawed += reached[one] - before
+                    scheduler.observe(report(one, reached[one], constant(one, 0) - before / 1000))
         assert fewest <= thawed <= most
 
 

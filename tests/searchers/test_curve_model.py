@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from sweep.searchers import curve_model
 from sweep.searchers.curve_model import (
     MOST_POINTS,
     CurveModel,
@@ -17,7 +19,7 @@ from sweep.searchers.curve_model import (
     fit_rungs,
     spread_choice,
 )
-from sweep.searchers.gaussian_process import Array
+from sweep.searchers.gaussian_process import Array, GaussianProcess
 
 OWNERS = np.array([0, 1])
 RNG = np.random.default_rng(0)
@@ -99,8 +101,20 @@ def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> 
     assert list(spread_choice(values[:5], 100)) == [0, 1, 2, 3, 4]
 
 
-def test_many_results_are_no_burden() -> None:
+class CountedProcess(GaussianProcess):
+    """Notes of how many points each process knows."""
+
+    counts: ClassVar[list[int]] = []
+
+    def __init__(self, parameters: Any, owners: Any, features: Any, values: Any) -> None:
+        self.counts.append(len(values))
+        super().__init__(parameters, owners, features, values)
+
+
+def test_many_results_are_no_burden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve_model, "GaussianProcess", CountedProcess)
+    monkeypatch.setattr(CountedProcess, "counts", [])
     points = RNG.random((5 * MOST_POINTS, 2))
     one = model(results(points[:, 0]), features=points)
-    assert len(one._processes[0]._values) == MOST_POINTS
+    assert CountedProcess.counts == [MOST_POINTS]
     assert np.corrcoef(one.predict(POINTS)[0], POINTS[:, 0])[0, 1] > 0.99

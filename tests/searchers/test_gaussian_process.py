@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from sweep.searchers.gaussian_process import GaussianProcess, KernelParameters, _Loss, fit_kernel_parameters, matern
+from sweep.searchers.gaussian_process import (
+    GaussianProcess,
+    KernelParameters,
+    NegativeLogPosterior,
+    fit_kernel_parameters,
+    matern,
+)
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.random((30, 3))
@@ -18,7 +24,7 @@ SMOOTH = (SMOOTH - SMOOTH.mean()) / SMOOTH.std()
 
 
 def test_the_gradient_is_that_of_the_loss() -> None:
-    loss = _Loss(OWNERS, POINTS, SMOOTH)
+    loss = NegativeLogPosterior(OWNERS, POINTS, SMOOTH)
     for vector in (loss.center, np.array([-0.5, 0.3, math.log(0.05), 0.4])):
         numeric = approx_fprime(vector, lambda at: loss(at)[0], 1e-6)
         assert loss(vector)[1] == pytest.approx(numeric, rel=1e-4, abs=1e-3)

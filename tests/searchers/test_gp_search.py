@@ -47,7 +47,7 @@ def told(*events: list[Event], objective: Objective = LOSS[0]) -> GaussianProces
 
 def counted(searcher: GaussianProcessSearcher) -> list[tuple[int, float, float]]:
     """Return trial, rung and loss of each result that the model is told."""
-    return [(one.place, one.rung, one.loss) for one in searcher._results]
+    return [(one.place, one.rung, one.loss) for one in searcher.results]
 
 
 def pause(number: int) -> Event:

@@ -16,9 +16,9 @@ from sweep.searchers.population_bandit import (
     Kernel,
     MemberResult,
     Posterior,
-    _distances,
     choose_point,
     compute_standing,
+    distances_between,
     fit_kernel,
     inverted,
     observations,
@@ -88,7 +88,7 @@ def test_an_inverse_is_one_and_has_its_determinant(kernel: Kernel, points: np.nd
 
 def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
     points, values = sample(20)
-    distances, theta, step = _distances(points, points), np.array([-1.0, 0.4, 0.2]), 1e-6
+    distances, theta, step = distances_between(points, points), np.array([-1.0, 0.4, 0.2]), 1e-6
 
     def cost(moved: np.ndarray) -> tuple[float, list[float]]:
         return Kernel(math.exp(moved[0]), moved[1], moved[2]).cost(distances, values)
@@ -100,7 +100,7 @@ def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
 
 def test_the_kernel_that_fits_explains_more_than_another() -> None:
     points, values = sample()
-    distances, found = _distances(points, points), fit_kernel(points, values)
+    distances, found = distances_between(points, points), fit_kernel(points, values)
     assert found == fit_kernel(points, values)
     assert found.cost(distances, values)[0] < Kernel(0.1, 0.9, 0.3).cost(distances, values)[0]
     assert fit_kernel(points, np.random.default_rng(1).normal(size=120)).noise > found.noise

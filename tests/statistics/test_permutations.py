@@ -120,11 +120,11 @@ def test_many_seeds_are_drawn_for_a_set_too(monkeypatch: pytest.MonkeyPatch) -> 
 def test_memory_and_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(2).normal(size=(13, 40))
     whole = permutations.check_differences(table).p
-    monkeypatch.setattr(permutations, "_CELLS", 5000)
+    monkeypatch.setattr(permutations, "MOST_CELLS", 5000)
     assert permutations.check_differences(table).p == pytest.approx(whole)
-    monkeypatch.setattr(permutations, "_WORK", 40 * 2000)
+    monkeypatch.setattr(permutations, "MOST_WORK", 40 * 2000)
     drawn = permutations.check_differences(table)
     assert drawn.error is not None
     assert np.abs(drawn.p - whole).max() < 0.06
-    monkeypatch.setattr(permutations, "_SETS", 40**2 * 2000)
+    monkeypatch.setattr(permutations, "MOST_WORK_STEP_DOWN", 40**2 * 2000)
     assert permutations.check_equality(table).error is not None

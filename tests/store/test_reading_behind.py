@@ -8,6 +8,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.reading import TableWriter, behind_bytes, caught_up
-from sweep.store.tables import Tables, of_log, write
+from sweep.store.tables import METADATA, History, Tables, of_log, write
 
 INFO = {"objectives": [{"name": "acc", "goal": "maximize"}], "resources": {"co2_g_per_kwh": 400.0}}
 USUAL = (lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},)
@@ -216,8 +217,7 @@ def test_tables_go_on_only_in_the_log_that_they_were_made_of(tmp_path: Path, cha
 
 def _stored(sweep: ResultsFolder) -> Tables:
     """What is in the files."""
-    with reading.ExitStack() as stack:
-        files = reading._open_tables(sweep, stack)
-        history = reading._written(files, sweep)
-        assert history is not None
-        return reading._read_stored(files, sweep, history, None)
+    trials, metrics = pq.read_table(sweep.trials), pq.read_table(sweep.metrics)
+    history = trials.schema.metadata[METADATA]
+    assert metrics.schema.metadata[METADATA] == history
+    return Tables(trials.replace_schema_metadata(), metrics.replace_schema_metadata(), History(**json.loads(history)))

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
+from waiting import until
 
 from sweep.errors import InputError, StoreError
 from sweep.events import SessionStarted
-from sweep.store import remote
+from sweep.store import object_store, remote
 from sweep.store.log import Log, read
 from sweep.store.object_store import Lease, ObjectStore, StoreAway, lease_holder
 from sweep.store.remote import Writer
@@ -225,11 +226,8 @@ def test_a_store_that_stays_away_ends_the_session_and_loses_nothing(
         writer.appended(write(here, b"one\n"), wait=True)
         flaky.away = True
         writer.appended(write(here, b"two\n"), wait=False)
-        until = time.monotonic() + 10
-        while writer._fault is None and time.monotonic() < until:
-            time.sleep(0.02)
         with pytest.raises(StoreError, match="cannot be reached; nothing could be stored for"):
-            writer.check()
+            until(writer.check)
     assert remote.pull(here, store)
     assert log_of(here) == b"one\ntwo\n"
 
@@ -312,24 +310,24 @@ def test_an_answer_that_is_lost_is_no_takeover(tmp_path: Path) -> None:
         deaf.deaf = True
         writer.appended(write(here, b"one\n"), wait=False)
         with pytest.raises(StoreAway):
-            writer._send()
+            writer.send()
         with pytest.raises(StoreAway):
-            writer._renew()
+            writer.renew_lease()
         deaf.deaf = False
-        writer._renew()
+        writer.renew_lease()
         writer.appended(write(here, b"two\n"), wait=True)
         writer.check()
     assert remote.pull(tmp_path / "there", store)
     assert log_of(tmp_path / "there") == b"one\ntwo\n"
 
 
-def test_a_writer_that_has_slept_looks_before_it_writes(tmp_path: Path) -> None:
+def test_a_writer_that_has_slept_looks_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store()
     here = made(tmp_path / "here", store)
     with Writer(here, store, sync_s=60).open() as writer:
         store.put("lease", elsewhere(Lease.own("x")).encode())
         writer.check()
-        writer._renewed -= remote.LEASE_S + 1
+        monkeypatch.setattr(remote, "now", lambda: object_store.now() + remote.LEASE_S + 1)
         with pytest.raises(StoreError, match=r"process \d+ on other has taken the sweep over"):
             writer.check()
 
@@ -355,7 +353,9 @@ def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypat
         for number in range(5):
             writer.appended(write(here, b"line %d\n" % number), wait=True)
         listing = store.entries("log")
-        writer._join()
+        monkeypatch.setattr(remote, "SEGMENTS_PER_PART", 5)
+        writer.appended(write(here, b"the line that joins them\n"), wait=True)
+        assert not {entry.key for entry in store.entries("log")} & {entry.key for entry in listing[1:]}
         late = Flaky(store)
         listings = iter([listing])
         monkeypatch.setattr(
@@ -413,8 +413,7 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     def crash() -> None:
         """Die without a word, as far as others can see."""
         writer = opened[1]
-        for stop in writer._stops:
-            stop()
+        writer.stop_threads()
         store.put("lease", elsewhere(Lease.own("x"), released=True).encode())
 
     opened = begin()

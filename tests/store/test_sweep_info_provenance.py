@@ -92,7 +92,7 @@ def test_gpus_are_those_that_cuda_shows(tmp_path, monkeypatch, setting, shown):
     ],
 )
 def test_cores_and_memory_are_what_a_container_is_given(tmp_path, monkeypatch, files, cpus):
-    monkeypatch.setattr(contract, "_CONTAINER", tmp_path)
+    monkeypatch.setattr(contract, "CONTAINER", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(64), raising=False)
     whole = contract.memory_bytes()
     for name, text in {**files, "memory.max": "1048576\n", "memory/memory.limit_in_bytes": f"{2**63}\n"}.items():

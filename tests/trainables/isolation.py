@@ -112,13 +112,13 @@ def drive(worker: Worker, assignment: Assignment, kind: str) -> tuple[TrialEnded
     metrics: list[dict[str, float]] = []
     while True:
         if metrics and kind == "raised" and "explode" not in assignment.params:
-            worker._loaded()._trial.gauges.begin = _fail
+            worker.trainable.trial.gauges.begin = _fail
         if metrics and kind == "interrupted":
-            worker._job.stop_file.touch()
+            worker.job.stop_file.touch()
         progress = worker.step()
         metrics += [dict(epoch.metrics) for epoch in progress.epochs]
         if progress.end is not None or kind == "pruned":
-            worker._job.stop_file.unlink(missing_ok=True)
+            worker.job.stop_file.unlink(missing_ok=True)
             return progress.end, metrics
 
 

@@ -81,7 +81,7 @@ class Noted:
 
 
 def _note_reads() -> None:
-    read, whole = files.Records._read, tf.data.TFRecordDataset
+    read, whole = files.Records.read, tf.data.TFRecordDataset
 
     def noted_read(self: files.Records, numbers: Any) -> Any:
         Noted.numbers.extend(numbers.tolist())
@@ -91,7 +91,7 @@ def _note_reads() -> None:
         Noted.passes += 1
         return whole(files)
 
-    files.Records._read = noted_read
+    files.Records.read = noted_read
     tf.data.TFRecordDataset = noted_whole
 
 

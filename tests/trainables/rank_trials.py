@@ -15,6 +15,7 @@ from zoo_entries import ENTRIES
 
 from sweep.contract import Assignment
 from trainables.devices.placement import place
+from trainables.keras_trainable import session_of
 
 
 @dataclass
@@ -63,7 +64,7 @@ def goes_on_with(here: Here, folder: Path) -> tuple[int, set[int], bool]:
     place(here.devices)  # as other trials of this process have
     trainable = Split()
     trainable.begin(assignment())
-    return trainable.restore(folder), ids(trainable._session.trial.walk.data), trainable.test() is not None
+    return trainable.restore(folder), ids(session_of(trainable).trial.walk.data), trainable.test() is not None
 
 
 def _of(here: Here, name: str) -> Any:
@@ -73,5 +74,5 @@ def _of(here: Here, name: str) -> Any:
 
 def outcome(trainable: Any, found: list[dict[str, float]]) -> Trained:
     """What a trial that has trained has come to."""
-    arrays = trainable._session.trial.program.state.arrays()
+    arrays = session_of(trainable).trial.program.state.arrays()
     return Trained(found, {path: parts[0] for path, parts in arrays.items()})

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from sweep.contract import Assignment, Devices, EpochReported, Trainable, Value
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 
 
 class Small(KerasTrainable):
@@ -80,4 +80,4 @@ def metrics(epochs: Sequence[EpochReported]) -> list[dict[str, float]]:
 
 
 def weights(trainable: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in trainable._session.trial.program.state.arrays().values()]
+    return [parts[0] for parts in session_of(trainable).trial.program.state.arrays().values()]

@@ -19,6 +19,7 @@ from small import Small, assignment, metrics, train
 
 from sweep.contract import Value
 from sweep.standard_hyperparameters import SCHEDULES
+from trainables.keras_trainable import session_of
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
@@ -118,7 +119,7 @@ def compare(trainables: Mapping[int, Small], params: dict[str, Value], *replicas
 
 def values(trainable: Small) -> list[np.ndarray[Any, Any]]:
     """Weights, batch statistics and averaged weights; the optimizer's moments are of another scale."""
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     averages = program.average.variables if program.average else []
     return [np.asarray(v) for v in (*program.model.variables, *averages)]
 

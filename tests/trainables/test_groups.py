@@ -13,7 +13,7 @@ from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from trainables.data.sources import permutation
-from trainables.keras_trainable import Group
+from trainables.keras_trainable import Group, session_of
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -41,11 +41,11 @@ def by_hand(
     trainable: Deep, trial: Any, rates: dict[str, float], make: Any = None, clip: float = 0.0, decay: Any = None
 ) -> list[Any]:
     """Gradients of the whole batch, clipped together, then one optimizer for each layer at its own rate."""
-    state = trainable._session.trial.program.state
-    trained = trainable._session.trial.program.model
+    state = session_of(trainable).trial.program.state
+    trained = session_of(trainable).trial.program.model
     model = Deep().model(None)
     for mine, theirs in zip(model.variables, trained.variables, strict=True):
-        mine.assign(np.array(state._by_identity[id(theirs.value)].initial[0]))
+        mine.assign(np.array(state[theirs.path].initial[0]))
     (x, y), _ = trainable.data(None)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     layers = {path: layer for path, layer in _layers(model).items() if layer.weights}
@@ -79,7 +79,7 @@ def _layers(model: keras.Model) -> dict[str, Any]:
 
 
 def assert_same(trainable: Deep, expected: list[Any], tolerance: float = 1e-6) -> None:
-    for variable, value in zip(trainable._session.trial.program.model.variables, expected, strict=True):
+    for variable, value in zip(session_of(trainable).trial.program.model.variables, expected, strict=True):
         np.testing.assert_allclose(variable.numpy(), value, atol=tolerance, rtol=1e-6, err_msg=variable.path)
 
 
@@ -100,10 +100,10 @@ def test_rates_by_name_of_which_the_innermost_holds() -> None:
 def test_both_multiply_and_other_numbers_take_no_other_graph() -> None:
     trainable = Deep()
     train(trainable, assignment(layer_decay=0.9, **{"layer_rates.head": 1.0}))
-    first = trainable._session.trial.program
+    first = session_of(trainable).trial.program
     trial = assignment(epochs=4, layer_decay=0.5, **{"layer_rates.head": 3.0})
     train(trainable, trial)
-    assert trainable._session.trial.program is first
+    assert session_of(trainable).trial.program is first
     assert first.train_chunk.experimental_get_tracing_count() == 1
     assert_same(trainable, by_hand(trainable, trial, {**DECAYED, "head": 3.0}))
 
@@ -135,7 +135,7 @@ def test_several_optimizers_clipped_together() -> None:
     train(trainable, trial)
     none = dict.fromkeys(DECAYED)
     assert_same(trainable, by_hand(trainable, trial, {}, make, decay={**none, "": None}))
-    assert len(trainable._session.trial.program.model.optimizer.parts) == 4
+    assert len(session_of(trainable).trial.program.model.optimizer.parts) == 4
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from sampling import sampled
 from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
+from trainables.keras_trainable import session_of
 from trainables.recipe import schedules
 from trainables.state import checkpoint
 
@@ -51,11 +52,11 @@ def test_one_program_serves_all_values_of_live_numbers() -> None:
     programs = []
     for decay, rate, batch in ((0.1, 0.01, 16), (0.2, 0.02, 32), (0.3, 0.03, 16)):
         train(trainable, assignment(**{**LIVE, "weight_decay": decay, "learning_rate": rate, "batch_size": batch}))
-        programs.append(trainable._session.trial.program)
+        programs.append(session_of(trainable).trial.program)
     assert programs[0] is programs[1] is programs[2]
     assert programs[0].train_chunk.experimental_get_tracing_count() == 1
     train(trainable, assignment(units=5, **LIVE))
-    assert trainable._session.trial.program is not programs[0]
+    assert session_of(trainable).trial.program is not programs[0]
 
 
 @pytest.mark.parametrize("gpus", sampled([2, 0], 1))

@@ -14,6 +14,7 @@ from sampling import sampled
 from small import Small, assignment, metrics, train, weights
 
 from trainables.data.sources import permutation
+from trainables.keras_trainable import session_of
 from trainables.recipe import optimizers
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
@@ -49,12 +50,13 @@ def given(name: str, kind: str, gpus: int = 0) -> Any:
 def test_it_trains_as_in_fit(name: str, kind: str) -> None:
     trainable, trial = Plain(), given(name, kind)
     train(trainable, trial)
-    ours = trainable._session.trial.program.model
+    ours = session_of(trainable).trial.program.model
     model = Plain().model(None)
     model.layers[1].set_weights([np.asarray(w) for w in _initial(trainable)])
     told = numbers(name, kind)
-    none = {decay: None for decay in optimizers.DECAYS if decay in optimizers.arguments(optimizers._NAMES[name])}
-    optimizer = optimizers._NAMES[name](learning_rate=trial.params["learning_rate"], **{**none, **told})
+    make = optimizers.OPTIMIZER_CLASSES[name]
+    none = {decay: None for decay in optimizers.DECAYS if decay in optimizers.arguments(make)}
+    optimizer = make(learning_rate=trial.params["learning_rate"], **{**none, **told})
     if not told and hasattr(optimizer, "weight_decay"):
         optimizer.weight_decay = None
     flat = [v for v in model.trainable_variables if len(v.shape) < 2]
@@ -70,9 +72,9 @@ def test_it_trains_as_in_fit(name: str, kind: str) -> None:
 
 
 def _initial(trainable: Plain) -> list[Any]:
-    state = trainable._session.trial.program.state
-    head = trainable._session.trial.program.model.layers[1]
-    return [np.array(state._by_identity[id(v.value)].initial[0]) for v in head.variables]
+    state = session_of(trainable).trial.program.state
+    head = session_of(trainable).trial.program.model.layers[1]
+    return [np.array(state[v.path].initial[0]) for v in head.variables]
 
 
 @pytest.mark.parametrize(("name", "kind"), sampled(TABLE, 1))
@@ -88,8 +90,8 @@ def test_two_replicas_are_one(name: str, kind: str) -> None:
 def test_other_numbers_take_no_other_graph() -> None:
     trainable = Plain()
     train(trainable, given("rmsprop", "other"))
-    first = trainable._session.trial.program
+    first = session_of(trainable).trial.program
     again = given("rmsprop", "other")
     train(trainable, dataclasses.replace(again, params={**again.params, "rho": 0.5, "momentum": 0.1, "epsilon": 1e-2}))
-    assert trainable._session.trial.program is first
+    assert session_of(trainable).trial.program is first
     assert first.train_chunk.experimental_get_tracing_count() == 1

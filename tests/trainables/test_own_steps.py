@@ -19,7 +19,7 @@ from sweep.contract import Assignment, NotExportable
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.sources import as_examples, permutation
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
 from trainables.recipe import losses
@@ -75,7 +75,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
 
 
 def state(author: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in author._session.trial.program.state.arrays().values()]
+    return [parts[0] for parts in session_of(author).trial.program.state.arrays().values()]
 
 
 def same(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> bool:

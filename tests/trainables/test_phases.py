@@ -15,7 +15,7 @@ from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.sources import permutation
-from trainables.keras_trainable import Phase
+from trainables.keras_trainable import Phase, session_of
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 
@@ -86,7 +86,7 @@ def test_two_phases_are_kerass_recipe() -> None:
     for mine, other in zip(ours, theirs, strict=True):
         for name, value in other.items():
             assert mine[name] == pytest.approx(value, abs=2e-6), name
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     for variable, value in zip(model.variables, expected, strict=True):
         if variable.dtype.startswith("float"):
             np.testing.assert_allclose(variable.numpy(), value, atol=2e-6, err_msg=variable.path)
@@ -95,14 +95,14 @@ def test_two_phases_are_kerass_recipe() -> None:
 def test_the_first_phase_leaves_the_base_and_its_statistics_alone() -> None:
     trainable = Transfer()
     trainable.begin(two())
-    base = trainable._session.trial.program.model.get_layer("base")
+    base = session_of(trainable).trial.program.model.get_layer("base")
     before = [v.numpy() for v in base.variables]
-    assert len(trainable._session.trial.program.model.optimizer._trainable_variables) == 2
+    assert len(session_of(trainable).trial.program.model.optimizer._trainable_variables) == 2
     go_on(trainable, pause_after=2)
     for a, b in zip(before, base.variables, strict=True):
         np.testing.assert_array_equal(a, b.numpy())
     go_on(trainable)
-    base = trainable._session.trial.program.model.get_layer("base")
+    base = session_of(trainable).trial.program.model.get_layer("base")
     assert not any(np.array_equal(a, b.numpy()) for a, b in zip(before, base.weights, strict=False))
 
 
@@ -154,11 +154,11 @@ def test_each_phase_has_a_schedule_and_a_warm_up_of_its_own() -> None:
     trainable = Transfer()
     trainable.begin(two(lr_schedule="linear", warmup_steps=2))
     rates: list[list[float]] = []
-    while not trainable._session.trial.finished:
-        if trainable._session.trial.phase_is_over:
-            trainable._session._trial = trainable._session._enter_next(trainable._session.trial)
-        rates.append(trainable._session.trial.rates().tolist())
-        trainable._session.trial.train_epoch()
+    while not session_of(trainable).trial.finished:
+        if session_of(trainable).trial.phase_is_over:
+            session_of(trainable).enter_next_phase()
+        rates.append(session_of(trainable).trial.rates().tolist())
+        session_of(trainable).trial.train_epoch()
     assert rates[0][:3] == pytest.approx([0.025, 0.05, 0.05])
     assert rates[1][-1] == pytest.approx(0.05 / 8)  # 5 updates an epoch, 10 in the phase, 2 of them warm-up
     assert rates[2][:3] == pytest.approx([0.0025, 0.005, 0.005])
@@ -183,8 +183,8 @@ def test_averages_go_on_over_the_border(average: Any) -> None:
     kernels: list[Any] = []
 
     def report(epoch: Any) -> bool:
-        seen.append(trainable._session.trial.program.averages[0])
-        kernels.append(trainable._session.trial.program.model.get_layer("head").kernel.numpy())
+        seen.append(session_of(trainable).trial.program.averages[0])
+        kernels.append(session_of(trainable).trial.program.model.get_layer("head").kernel.numpy())
         return True
 
     trainable.train(report)
@@ -206,7 +206,7 @@ def test_what_is_exported_is_the_phase_that_it_is_in(tmp_path: Path) -> None:
     go_on(trainable, pause_after=2)
     exported = trainable.export(tmp_path, ["keras"])
     assert max(exported.differences.values()) < 1e-6
-    inside = trainable._session.trial.program.model.get_layer("head").get_weights()
+    inside = session_of(trainable).trial.program.model.get_layer("head").get_weights()
     np.testing.assert_array_equal(trainable.trained_model().get_layer("head").get_weights()[0], inside[0])
 
 
@@ -225,7 +225,7 @@ def test_an_author_may_say_what_changes() -> None:
     names, sizes, rates = [], [], []
 
     def report(epoch: Any) -> bool:
-        trial = trainable._session.trial
+        trial = session_of(trainable).trial
         names.append((trial.program.model.optimizer.name, len(trial.program.model.trainable_variables)))
         sizes.append(trial.walk.batch_size)
         rates.append(epoch.learning_rate)
@@ -284,10 +284,10 @@ def test_each_phase_is_timed_for_a_plan() -> None:
     trainable = Transfer()
     trainable.begin(two())
     heard: list[list[int]] = []
-    for length in trainable._session.try_phases():
+    for length in session_of(trainable).try_phases():
         heard.append([length])
-        go_on(trainable, pause_after=trainable._session.trial.epoch + 1)
-        heard[-1].append(len(trainable._session.trial.program.model.trainable_variables))
+        go_on(trainable, pause_after=session_of(trainable).trial.epoch + 1)
+        heard[-1].append(len(session_of(trainable).trial.program.model.trainable_variables))
     assert heard == [[2, 2], [3, 8]]
     train(trainable, two())  # which spoils no other trial
     first = metrics(train(trainable, two()))

@@ -23,6 +23,7 @@ from zoo_checks import given
 from zoo_entries import ENTRIES
 
 from sweep.contract import Assignment, Devices
+from trainables.keras_trainable import session_of
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
@@ -166,7 +167,7 @@ def test_another_process_goes_on_with_the_examples_that_chance_chose(
     trainable = Split()
     train(trainable, assignment())
     (trainable.save(tmp_path) or (lambda: None))()
-    expected = (2, ids(trainable._session.trial.walk.data), True)
+    expected = (2, ids(session_of(trainable).trial.walk.data), True)
     assert gangs["1x2"].call(goes_on_with, tmp_path) == [expected]
 
 

@@ -20,6 +20,7 @@ from small import assignment, metrics, train
 from zoo import Animal, Entry, OnCurve, OnImages, OnSeries
 from zoo_checks import by_fit, given
 
+from trainables.keras_trainable import session_of
 from trainables.recipe.refusals import Refused
 
 pytestmark = [pytest.mark.keras, pytest.mark.exhaustive]
@@ -193,7 +194,7 @@ def compare(kind: type[Animal], *, tolerance: float = 1e-6, **options: Any) -> N
     for a, b in zip(mine, expected, strict=True):
         for key, value in b.items():
             np.testing.assert_allclose(a[key], value, atol=tolerance, rtol=1e-6, err_msg=key)
-    for variable, b in zip(ours._session.trial.program.model.variables, weights, strict=True):
+    for variable, b in zip(session_of(ours).trial.program.model.variables, weights, strict=True):
         if variable.dtype.startswith("float"):
             np.testing.assert_allclose(variable.numpy(), b, atol=tolerance, rtol=0, err_msg=variable.path)
     for a, b in zip(mine, metrics(train(together, given(found, 2))), strict=True):

@@ -19,6 +19,7 @@ from small import Small, assignment, go_on, interrupted, metrics, train, weights
 from sweep.contract import Diverged
 from trainables.devices import placement
 from trainables.devices.placement import NewProcessNeeded
+from trainables.keras_trainable import session_of
 from trainables.state.owned import NotInScope
 
 pytestmark = [pytest.mark.keras]
@@ -32,7 +33,7 @@ def agree(a: Small, b: Small, tolerance: float = 1e-6) -> None:
 
 
 def replica_values(trainable: Small, variable: Any) -> list[np.ndarray[Any, Any]]:
-    strategy = trainable._session.trial.placement.replicas
+    strategy = session_of(trainable).trial.placement.replicas
     return [np.asarray(local) for local in strategy.of_each(variable.value)]
 
 
@@ -96,7 +97,7 @@ class Overflowing(Small):
 def test_4_all_replicas_agree_that_a_gradient_overflowed() -> None:
     trainable = Overflowing()
     trainable.begin(assignment(2, epochs=1, batch_size=2, optimizer="sgd", training={"precision": "mixed_float16"}))
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     before = [np.asarray(v) for v in program.model.trainable_variables]
     scale = float(program.graph.loss_scale.scale.numpy())
     (epoch,) = go_on(trainable)
@@ -126,7 +127,9 @@ def test_6_and_7_batch_statistics_are_global_also_where_replicas_get_nothing() -
     train(one, assignment(epochs=2, **params))
     train(eight, assignment(8, epochs=2, **params))
     agree(one, eight)
-    norm = next(x for x in eight._session.trial.program.model.layers if isinstance(x, keras.layers.BatchNormalization))
+    norm = next(
+        x for x in session_of(eight).trial.program.model.layers if isinstance(x, keras.layers.BatchNormalization)
+    )
     values = replica_values(eight, norm.moving_mean)
     assert len(values) == 8
     assert all((value == values[0]).all() and np.isfinite(value).all() for value in values)
@@ -174,7 +177,7 @@ def test_8_layers_that_draw_for_the_batch_as_a_whole_are_named() -> None:
 def test_9_and_10_ring_works_and_a_second_device_set_asks_for_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(placement, "_placements", {})
+    monkeypatch.setattr(placement, "placements", {})
     one, two = Small(), Small()
     ring = {"cross_device": "ring"}
     train(one, assignment(epochs=2, **ADAM))
@@ -268,7 +271,7 @@ def test_16_the_optimizer_is_built_before_the_first_trace() -> None:
     train(one, assignment(epochs=2))
     train(two, assignment(2, epochs=2))
     agree(one, two)
-    assert one._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
+    assert session_of(one).trial.program.train_chunk.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ class Animal(KerasTrainable):
 
     def augment(self, x: Any, hp: Any, draws: Any) -> Any:
         at = tf.convert_to_tensor(self.live.number("explode", default=-1.0))
-        check = tf.debugging.assert_none_equal(tf.cast(draws._update, tf.float32), at)
+        check = tf.debugging.assert_none_equal(tf.cast(draws.update, tf.float32), at)
         with tf.control_dependencies([check]):
             return tf.nest.map_structure(tf.identity, x)
 

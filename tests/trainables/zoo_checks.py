@@ -18,6 +18,7 @@ from zoo_entries import ENTRIES
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.sources import permutation
+from trainables.keras_trainable import session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
 from trainables.recipe import losses
@@ -50,7 +51,7 @@ def trained_alone(name: str) -> Alone:
     """Train it once, for all tests of this process."""
     ours = ENTRIES[name].trainable()
     epochs = metrics(train(ours, given(ENTRIES[name])))
-    program = ours._session.trial.program
+    program = session_of(ours).trial.program
     state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
     return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 

@@ -54,7 +54,7 @@ def used(name: str, kept: str) -> list[Outcome]:
         worker.take(Order(_assignment(name, len(USED), "a"), decision_epochs=(1,)))
         first = worker.step()
         if first.end is None:
-            worker._loaded().save(Path(kept))()
+            worker.trainable.save(Path(kept))()
         return [*outcomes, Outcome("paused", metrics(first.epochs))]
 
 
@@ -70,8 +70,8 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
     end, found = drive(worker, _assignment(name, number, kind), kind)
     if end is None:
         return Outcome("pruned", found)
-    complete = end.status == "completed" and worker._trainable is not None
-    return Outcome(end.status, found, _checksums(worker._trainable) if complete else {}, end.error or end.reason)
+    complete = end.status == "completed"
+    return Outcome(end.status, found, _checksums(worker.trainable) if complete else {}, end.error or end.reason)
 
 
 def _checksums(trainable: object) -> dict[str, int]:

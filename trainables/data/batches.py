@@ -36,7 +36,7 @@ class BatchSplit(Examples):
     shuffled = "the batches of a PyDataset are visited in an order of their own; leave it out"
 
     def __init__(self, dataset: keras.utils.PyDataset, replicas: Replicas) -> None:
-        self._replicas, self._read = replicas, _Reader(dataset)
+        self._replicas, self._read = replicas, BatchReader(dataset)
         count = dataset.num_batches
         if not count:
             raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
@@ -137,7 +137,7 @@ class _Turning:
         return dataset
 
 
-class _Reader:
+class BatchReader:
     """Reads batches of a data set in any pass, some of them ahead of their use."""
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:

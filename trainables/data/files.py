@@ -45,11 +45,12 @@ class Records:
 
     def fetched(self, numbers: tf.Tensor) -> tf.Tensor:
         """Return the records with these numbers, inside a `tf.data` pipeline."""
-        found = tf.numpy_function(self._read, [numbers], tf.string, stateful=False)
+        found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
 
-    def _read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the records with these numbers."""
         starts = self.spans[:, 0]
         found = np.empty(len(numbers), np.object_)
         with self._lock:
@@ -281,14 +282,14 @@ class Images:
     dtype = np.dtype(np.uint8)
 
     def __init__(self, files: tuple[str, ...], size: tuple[int, int, int]) -> None:
-        self._files = np.array(files)
+        self.files = np.array(files)
         self.shape = (len(files), *size)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> np.ndarray[Any, Any]:
-        files = self._files[rows]
+        files = self.files[rows]
         images = np.empty((len(files), *self.shape[1:]), np.uint8)
         with tf.device("/cpu:0"):
             decoded = tf.data.Dataset.from_tensor_slices(files).map(

@@ -39,7 +39,7 @@ def waits(graph: Any) -> list[str]:
 
 def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
     for op in graph.get_operations():
-        for name in _functions(op):
+        for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
                 yield from _waits(tensorflow_private.graph_function(graph, name).graph, seen)
@@ -77,7 +77,7 @@ def _lies_on_host(tensor: Any) -> bool:
 
 def _found(graph: Any, seen: set[str]) -> Iterator[str]:
     for op in graph.get_operations():
-        for name in _functions(op):
+        for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
                 function = tensorflow_private.graph_function(graph, name)
@@ -105,7 +105,8 @@ def _is_data(tensor: Any) -> bool:
     return elements is None or elements > SMALL
 
 
-def _functions(op: Any) -> Iterator[str]:
+def called_functions(op: Any) -> Iterator[str]:
+    """Yield the names of the functions that an operation calls, such as the branches of a condition."""
     for name in op.node_def.attr:
         value = op.node_def.attr[name]
         for function in [value.func, *value.list.func]:

@@ -140,7 +140,8 @@ class Placement:
 
 _lock = threading.Lock()
 _Key: TypeAlias = "tuple[tuple[str, ...], str, str, Ranks | None]"
-_placements: dict[_Key, Placement] = {}
+placements: dict[_Key, Placement] = {}
+"""The placements of this process, which may have only one over ring or NCCL, or with other ranks."""
 
 
 class Joining:
@@ -175,22 +176,22 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         names = _bind(devices)
         chosen = _choose(strategy, names) if devices.ranks is None else _choose_ranked(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
-        if key not in _placements and devices.ranks is not None:
-            if _placements:
+        if key not in placements and devices.ranks is not None:
+            if placements:
                 raise NewProcessNeeded("a process meets other ranks before it trains anything, and but once")
             met = (
                 parameter_server.coordinated(devices.ranks)
                 if devices.ranks.servers
                 else joined_ranks(devices.ranks, names, cross_device)
             )
-            _placements[key] = Placement(Replicas(met), chosen, names)
-        if key not in _placements:
-            if _collective(key) and any(map(_collective, _placements)):
+            placements[key] = Placement(Replicas(met), chosen, names)
+        if key not in placements:
+            if _collective(key) and any(map(_collective, placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second set of devices in one process fails
                 # with "joining a group that is already full", and breaks the first one, too.
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
-            _placements[key] = Placement(Replicas(_build(chosen, names, cross_device)), chosen, names)
-        return _placements[key]
+            placements[key] = Placement(Replicas(_build(chosen, names, cross_device)), chosen, names)
+        return placements[key]
 
 
 def _tpu(devices: Devices) -> Placement:
@@ -201,7 +202,7 @@ def _tpu(devices: Devices) -> Placement:
     if lacking := missing_for_tpu():
         raise DeviceError(f"strategy is tpu, but {' and '.join(lacking)}")
     key: _Key = ("tpu",), "tpu", "auto", None
-    if key not in _placements:
+    if key not in placements:
         _limit_threads(devices.cpus)
         _hide_gpus()
         try:
@@ -209,8 +210,8 @@ def _tpu(devices: Devices) -> Placement:
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
             raise DeviceError(f"strategy is tpu, but no TPU answers: {first_line(error)}") from error
         names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
-        _placements[key] = Placement(Replicas(strategy), "tpu", tuple(names))
-    return _placements[key]
+        placements[key] = Placement(Replicas(strategy), "tpu", tuple(names))
+    return placements[key]
 
 
 def _collective(key: _Key) -> bool:

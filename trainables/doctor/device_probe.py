@@ -86,7 +86,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
     placement = place(devices)
     _say(f"all-reduce over {', '.join(placement.devices)}")
-    sums = _sums(placement.replicas)
+    sums = sum_over_replicas(placement.replicas)
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
     return {"sums": sums, "examples_per_s": max(rates[1:])}
@@ -144,7 +144,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / summed(LARGE)}
 
 
-def _sums(replicas: Replicas) -> list[float]:
+def sum_over_replicas(replicas: Replicas) -> list[float]:
     """Return 1 + 2 + ... over the replicas, as each replica computes it."""
 
     def one() -> tf.Tensor:

@@ -137,7 +137,7 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFil
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
-    usage = "\n".join(["import keras", *imports, load, _format_predict_call(given)])
+    usage = "\n".join(["import keras", *imports, load, format_predict_call(given)])
     return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
@@ -202,7 +202,7 @@ def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
     return next(numbers)
 
 
-def _format_predict_call(given: Signature) -> str:
+def format_predict_call(given: Signature) -> str:
     """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
     x = _format_inputs(given.structure, given) if "string" in given.dtypes else "x"
     return f"predictions = model.predict({x})"

@@ -341,7 +341,7 @@ def _attributes(call: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _differentiates_groups() -> bool:
+def differentiates_groups() -> bool:
     """Return whether the kernels of this process compute gradients of convolutions in groups.
 
     Those of GPUs do, and those of oneDNN, which TensorFlow uses on recent processors. Its own for other processors
@@ -375,7 +375,7 @@ def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
-    if images.is_stacked and not _differentiates_groups():
+    if images.is_stacked and not differentiates_groups():
         return _wrapped(_stack_results(convolve, images.t, filters.t))
     # Images that all trials share are convolved once, with the filters of all trials.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
@@ -390,7 +390,7 @@ def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
     filters, gradients = call.stacked_input(1), call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_attributes(call))
     sizes = call.unstacked_input(0)
-    if not _differentiates_groups():
+    if not differentiates_groups():
         return _wrapped(
             _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
         )
@@ -413,7 +413,7 @@ def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
     images, gradients = call.stacked_input(0), call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_attributes(call))
     sizes = call.unstacked_input(1)
-    if not _differentiates_groups():
+    if not differentiates_groups():
         return _wrapped(
             _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
         )

@@ -272,7 +272,7 @@ class FusedGroup:
         if len(members) == 1:
             self._train_alone(members[0], reports[members[0]], raised)
             return raised
-        self._check(members)
+        self.check_gain(members)
         goes_on = True
         while goes_on:
             for member, epoch in zip(members, self._epoch(members), strict=True):
@@ -337,7 +337,7 @@ class FusedGroup:
         else:
             self.hold(member)
 
-    def _check(self, members: Sequence[Member]) -> None:
+    def check_gain(self, members: Sequence[Member]) -> None:
         """Raise Apart if these members are better trained one after the other."""
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"

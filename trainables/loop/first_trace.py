@@ -63,7 +63,7 @@ def _trace(
     found = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
     optimizers = list({id(optimizer): optimizer for optimizer in found}.values())
     with ExitStack() as stack:
-        trained = [(optimizer, stack.enter_context(_noting(optimizer, model))) for optimizer in optimizers]
+        trained = [(optimizer, stack.enter_context(noting_trained(optimizer, model))) for optimizer in optimizers]
         shapes_of(functools.partial(step.evaluate, training=True), run, intake, example)
     return trained
 
@@ -74,7 +74,7 @@ def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @contextmanager
-def _noting(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
+def noting_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
     """Replace ``optimizer.apply`` inside the block by a function that changes nothing.
 
     Yields a list, which has the variables that the optimizer would have changed when the block ends. The optimizer is

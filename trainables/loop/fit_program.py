@@ -266,7 +266,7 @@ class FitProgram(Program):
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        setting, losses = _Rates(rates, self.optimizers, sets=not self.sets_no_rate), _Losses()
+        setting, losses = _Rates(rates, self.optimizers, sets=not self.sets_no_rate), FiniteLosses()
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -408,7 +408,7 @@ class _Counting(keras.callbacks.Callback):
         self._number.assign(self._first + batch)
 
 
-class _Losses(keras.callbacks.Callback):
+class FiniteLosses(keras.callbacks.Callback):
     """Records whether the loss of each batch is finite; the history may only have the loss of the last batch."""
 
     async_safe = True  # otherwise Keras would make the host wait for each batch

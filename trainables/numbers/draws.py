@@ -307,7 +307,8 @@ class Draws:
         ``calls`` is the number of calls that were already made for this batch.
         """
         self._seed = tf.cast(seed, tf.int32)
-        self._update = tf.cast(update, tf.int32)
+        self.update = tf.cast(update, tf.int32)
+        """The number of the update, from 0; a scalar."""
         self._size, self._start, self._stop = size, start, stop
         self.calls = calls
         self.places = places
@@ -347,7 +348,7 @@ class Draws:
             elements = elements * size
         counters = -(-elements // each)
         with place_on_host():
-            key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
+            key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
         draw = getattr(tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
@@ -385,7 +386,7 @@ class Draws:
         self.calls += 1
         with place_on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
-            return tf.stack([of_call, self._update])
+            return tf.stack([of_call, self.update])
 
     def follow(self, other: Draws) -> None:
         """Continue where other draws for the same batch have ended."""
@@ -393,11 +394,11 @@ class Draws:
 
     def from_call(self, calls: int) -> Draws:
         """Return draws for the same examples that begin at another call."""
-        return Draws(self._seed, self._update, self._size, self._start, self._stop, calls, self.places)
+        return Draws(self._seed, self.update, self._size, self._start, self._stop, calls, self.places)
 
     def at(self, places: tf.Tensor) -> Draws:
         """Return the draws of other rows of the whole batch, from the present call on."""
-        return Draws(self._seed, self._update, self._size, self._start, self._stop, self.calls, places)
+        return Draws(self._seed, self.update, self._size, self._start, self._stop, self.calls, places)
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)

@@ -25,8 +25,10 @@ def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
     return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
 
 
-_NAMES = _list_optimizers()
-OPTIMIZERS = tuple(sorted(_NAMES))
+OPTIMIZER_CLASSES = _list_optimizers()
+"""Keras's optimizers by name."""
+
+OPTIMIZERS = tuple(sorted(OPTIMIZER_CLASSES))
 LIVE = frozenset(
     {
         *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
@@ -66,7 +68,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     name = hp.text("optimizer", "adam")
     if ":" in name:
         return _import_optimizer(name, hp, live)
-    kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
+    kind = next((kind for known, kind in OPTIMIZER_CLASSES.items() if _bare(known) == _bare(name)), None)
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
     given = _given(hp, kind, but=(*LIVE, *DECAYS))

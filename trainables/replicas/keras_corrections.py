@@ -45,10 +45,10 @@ def synchronise_batch_norm(model: keras.Model) -> None:
     """
     for layer in _layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
-            keras_private.replace_moments(layer, functools.partial(_global_moments, layer))
+            keras_private.replace_moments(layer, functools.partial(global_moments, layer))
 
 
-def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+def global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance over all replicas, with one reduction.
 
     Each replica writes the moments of its own slice to a separate place, and then combines those of all replicas (Chan

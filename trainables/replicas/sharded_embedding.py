@@ -75,7 +75,7 @@ class ShardedEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Create the table; under a parameter server, each part on its server."""
         if in_scope_of_servers():
-            shards = tuple(self._made(device, *rows) for device, rows in self._cut())
+            shards = tuple(self.make_shard(device, *rows) for device, rows in self._cut())
             object.__setattr__(self, "_shards", shards)
             return
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
@@ -119,7 +119,9 @@ class ShardedEmbedding(keras.layers.Layer):
                 yield device, (start, start + count)
             start += count
 
-    def _made(self, device: str, start: int, stop: int) -> Shard:
+    def make_shard(self, device: str, start: int, stop: int) -> Shard:
+        """Create the rows from ``start`` to ``stop`` of the table on a device, with the values that they begin with."""
+
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
 

@@ -194,7 +194,7 @@ def connect(
         joined = _join_cluster(address, say, start.about)
     else:
         joined = _start_ray(simulated_gpus, say, start)
-    with _hushed(say), joined:
+    with redirect_ray_messages(say), joined:
         context = ray.get_runtime_context()
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
@@ -208,7 +208,7 @@ def connect(
                 page.close()
 
 
-def _hushed(say: Callable[[str], None]) -> AbstractContextManager[None]:
+def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Redirect Ray's long, coloured messages about lost workers to the debug log.
 
     `worker_exits` reports them in one line.

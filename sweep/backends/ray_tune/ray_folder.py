@@ -10,11 +10,15 @@ from contextlib import contextmanager
 
 from sweep.errors import InputError
 
-_SOCKET = "/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"  # the longest path that Ray needs
+LONGEST_SOCKET = "/ray/session_2026-01-01_00-00-00_000000_1234567/sockets/plasma_store"
+"""The longest path that Ray needs below its folder."""
+
 _SOCKET_PATH = 103 if sys.platform == "darwin" else 107  # bytes that the system allows
-LONGEST_FOLDER = _SOCKET_PATH - len(_SOCKET)
+LONGEST_FOLDER = _SOCKET_PATH - len(LONGEST_SOCKET)
 """Largest length in bytes of a folder's path that leaves room for Ray's session folder and its sockets."""
-_FOLDERS = ("/tmp", "/var/tmp")  # tried in turn if Ray's own choice is unusable
+
+FOLDERS = ("/tmp", "/var/tmp")
+"""Folders that are tried in turn if Ray's own choice is unusable."""
 
 
 def fault_of(folder: str) -> str:
@@ -36,7 +40,7 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the folder that Ray chooses for its files and the environment variable that names it, or ""."""
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")
-    return environ.get(name, _FOLDERS[0]), name
+    return environ.get(name, FOLDERS[0]), name
 
 
 @contextmanager
@@ -51,7 +55,7 @@ def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
     if not fault:
         yield
         return
-    other = next((one for one in _FOLDERS if one != folder and not fault_of(one)), None)
+    other = next((one for one in FOLDERS if one != folder and not fault_of(one)), None)
     if other is None:
         hint = f"export RAY_TMPDIR=DIR, a folder that can be written, of at most {LONGEST_FOLDER} bytes"
         raise InputError.one(f"{name} {folder}".strip(), fault, hint)

@@ -118,7 +118,7 @@ def test_processes_read_what_the_trial_would() -> None:
 
 def test_processes_live_for_all_passes() -> None:
     dataset = Processes(X, Y, 4, workers=1, use_multiprocessing=True)
-    reader = batches._Reader(dataset)
+    reader = batches.BatchReader(dataset)
     found = {int(y[0]) for epoch in (1, 2, 3) for _, y in reader.batches(range(3), 3, epoch)}
     assert len(found) == 1
     assert os.getpid() not in found

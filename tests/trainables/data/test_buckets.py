@@ -17,6 +17,7 @@ from trainables.data.chunks import BucketSplit, DataError, split
 from trainables.data.passes import Pass
 from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
 from trainables.recipe.author import Author
@@ -159,7 +160,7 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     object.__setattr__(given_as, "params", {"batch_size": 16})
     ours = Plain()
     found = metrics(train(ours, given_as))
-    assert ours._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
+    assert session_of(ours).trial.program.train_chunk.experimental_get_tracing_count() == 1
     author, hp = Plain(), Hyperparameters(given_as.params)
     author.live = Live(hp)
     data, held_out = author.data(hp)

@@ -160,9 +160,7 @@ def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Pat
 
 def test_parts_of_a_folder_have_no_image_in_common(tmp_path: Path) -> None:
     root = _write_images(tmp_path, each=40)
-    parts = [
-        files.image_folder(root, (4, 4), part=part, keep=False)[0]._files.tolist() for part in ((0, 0.7), (0.7, 1))
-    ]
+    parts = [files.image_folder(root, (4, 4), part=part, keep=False)[0].files.tolist() for part in ((0, 0.7), (0.7, 1))]
     assert len(set(parts[0]) | set(parts[1])) == len(parts[0]) + len(parts[1]) == 80
     assert 40 < len(parts[0]) < 70
 

@@ -131,14 +131,14 @@ def test_rows_that_are_anothers_are_not_asked_for() -> None:
 
 
 def test_records_that_are_anothers_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, found, read = recorded(tmp_path), list[int](), files.Records._read
+    stream, found, read = recorded(tmp_path), list[int](), files.Records.read
 
     def noted(self: files.Records, numbers: Any) -> Any:
         if self is stream.fetched.__self__:  # and none of another test's that is read ahead
             found.extend(numbers)
         return read(self, numbers)
 
-    monkeypatch.setattr(files.Records, "_read", noted)
+    monkeypatch.setattr(files.Records, "read", noted)
     data, share = split(stream, ONE, "training data"), Share(2, 1, 0)
     list(data.chunks(BATCH, None, 1, 0, share))
     assert found == np.flatnonzero(share.of_batches(SIZE, BATCH)).tolist()

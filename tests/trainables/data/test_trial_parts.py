@@ -22,6 +22,7 @@ from trainables.data.chunks import split
 from trainables.data.sources import BlockArray, Buckets, DataError, Stream, from_dataset
 from trainables.data.trial_parts import join_data
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import session_of
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
 
@@ -92,7 +93,7 @@ def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
     used = Small()
     for number in (0, 2):
         found = metrics(train(used, _fold(number, class_weights="balanced")))
-    assert len(used._session._programs._held) == 1
+    assert used.facts().structures == 1
     for mine, theirs in zip(found, metrics(train(OneFold(), assignment(class_weights="balanced"))), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
 
@@ -109,8 +110,8 @@ def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
     used = Small()
     for number in (0, 2):
         found = metrics(train(used, _fold(number)))
-    program = used._session.trial.program
-    assert len(used._session._programs._held) == 1  # both in one program, traced once
+    program = session_of(used).trial.program
+    assert used.facts().structures == 1  # both in one program, traced once
     assert program.train_chunk.experimental_get_tracing_count() == 1
     assert found == metrics(train(Small(), _fold(2)))  # as in a fresh worker
     for mine, theirs in zip(found, metrics(train(OneFold(), assignment())), strict=True):
@@ -218,7 +219,7 @@ def test_a_trial_on_all_data_has_no_validation() -> None:
     alone = train(trainable, assignment(epochs=1, training={"all_data": True}))
     assert set(both[-1].metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert set(alone[-1].metrics) == {"loss", "accuracy"}
-    assert trainable._session.trial.walk.data.size == 90
+    assert session_of(trainable).trial.walk.data.size == 90
     assert train(trainable, assignment(epochs=1))[-1].metrics == both[-1].metrics
     with pytest.raises(Refused, match="lr_schedule plateau waits for the validation"):
         trainable.begin(assignment(training={"all_data": True}, lr_schedule="plateau"))

@@ -47,7 +47,7 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
         with pytest.raises(DeviceError, match=f"adds up an even number of devices, the trial has {count}"):
             place(simulated(count), "mirrored", way)
         return
-    monkeypatch.setattr(placement, "_placements", {})
+    monkeypatch.setattr(placement, "placements", {})
     replicas = place(simulated(count), "mirrored", way).replicas
 
     @tf.function

@@ -10,6 +10,7 @@ from small import Small, assignment, train
 from trainables.devices import precision
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import session_of
 
 pytestmark = pytest.mark.keras
 
@@ -61,14 +62,14 @@ def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program
     first, other = Small(), Small()
     cold = train(first, assignment(training=ASKED))
     assert first.facts().numerics == {"deterministic": "yes"}
-    bits = first._session.trial.program.state.arrays()
+    bits = session_of(first).trial.program.state.arrays()
     train(first, assignment())
     assert first.facts().numerics == {}
-    assert len(first._session._programs._held) == 2
+    assert first.facts().structures == 2
     warm = train(first, assignment(training=ASKED))
     again = train(other, assignment(training=ASKED))
     assert [e.metrics for e in cold] == [e.metrics for e in warm] == [e.metrics for e in again]
     for found in (first, other):
-        for path, arrays in found._session.trial.program.state.arrays().items():
+        for path, arrays in session_of(found).trial.program.state.arrays().items():
             for a, b in zip(arrays, bits[path], strict=True):
                 np.testing.assert_array_equal(a, b)

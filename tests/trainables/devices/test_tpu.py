@@ -38,7 +38,7 @@ def test_a_trial_on_tpus_is_refused_with_it() -> None:
 
 def test_where_nothing_is_missing_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placement, "missing_for_tpu", tuple)
-    monkeypatch.setattr(placement, "_placements", {})
+    monkeypatch.setattr(placement, "placements", {})
     with pytest.raises(DeviceError, match=r"strategy is tpu, but no TPU answers: .*TPU"):
         place(Devices(), "tpu")  # TensorFlow's own words: this machine has none
     monkeypatch.setattr(placement, "joined_tpu", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))

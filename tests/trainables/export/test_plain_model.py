@@ -13,6 +13,7 @@ from keras import layers
 from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import NotExportable
+from trainables.keras_trainable import session_of
 from trainables.numbers.live import LiveNumber
 
 pytestmark = pytest.mark.keras
@@ -165,5 +166,5 @@ def test_a_rate_of_0_that_was_live_is_exported(rate: float) -> None:
     trainable = Own()
     train(trainable, assignment(epochs=1, dropout=rate))
     x = trainable.data(None)[1][0]
-    trained = trainable._session.trial.program.model
+    trained = session_of(trainable).trial.program.model
     np.testing.assert_allclose(trainable.trained_model()(x), trained(x, training=False), rtol=1e-6)

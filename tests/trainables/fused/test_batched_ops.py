@@ -90,9 +90,9 @@ def test_convolutions_and_their_gradients_are_those_of_each_trial(
     in_groups: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With kernels that differentiate convolutions in groups and with those that do not."""
-    if in_groups and not batched_ops._differentiates_groups():
+    if in_groups and not batched_ops.differentiates_groups():
         pytest.skip("the kernels for this processor have no gradients of convolutions in groups")
-    monkeypatch.setattr(batched_ops, "_differentiates_groups", lambda: in_groups)
+    monkeypatch.setattr(batched_ops, "differentiates_groups", lambda: in_groups)
     random = np.random.default_rng(0)
     images = tf.constant(random.normal(size=(3, 2, 6, 6, 4)).astype(np.float32))
     filters = tf.constant(random.normal(size=(3, 3, 3, 4, 5)).astype(np.float32))

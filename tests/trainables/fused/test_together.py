@@ -293,7 +293,7 @@ def test_whether_it_is_faster_is_measured_and_changes_nothing() -> None:
     assignments = [replace(given(number), training={"fuse": "auto"}) for number in (0, 2, 4)]
     group, members = begun(assignments)
     with suppress(Apart):  # of these few it may well be slower
-        group._check(members)
+        group.check_gain(members)
     program = members[0].trial.program
     assert program.gain is not None
     assert program.gain > 0

@@ -13,6 +13,7 @@ from rank_processes import Here
 
 from sweep.contract import Assignment, EpochReported, Facts
 from trainables.click_through import ClickThrough
+from trainables.keras_trainable import session_of
 from trainables.loop.served_program import ServedProgram
 from trainables.replicas import sharded_embedding
 
@@ -47,7 +48,7 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, re
     last = here.kept.get("shard")
     if last is not None and last() is not None:
         raise RuntimeError("servers still have the weights of the last trial")
-    (layer,) = sharded_embedding.layers_of(it._session.trial.program.model)
+    (layer,) = sharded_embedding.layers_of(session_of(it).trial.program.model)
     here.kept["shard"] = weakref.ref(layer.shards[0].variable)
     del layer
     found = trained(it, it.restore(restore) if restore else 0)
@@ -60,7 +61,7 @@ def trained(it: ClickThrough, done: int) -> Found:
     """The rest of a trial that has begun, in whatever process."""
     reports: list[EpochReported] = []
     it.train(lambda epoch: not reports.append(epoch))
-    program = it._session.trial.program
+    program = session_of(it).trial.program
     weights = {v.path: v.numpy() for v in program.model.variables}
     shards = {}
     if isinstance(program, ServedProgram):

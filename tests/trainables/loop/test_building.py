@@ -11,6 +11,7 @@ from small import Small, assignment, metrics, train
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
+from trainables.keras_trainable import session_of
 from trainables.loop import building
 
 pytestmark = pytest.mark.keras
@@ -33,10 +34,10 @@ def test_frozen_layers_stay_as_they_were(frozen: Any, names: set[str]) -> None:
     trainable = Named()
     given = assignment(epochs=1, frozen_layers=frozen)
     trainable.begin(given)
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     before = {layer.name: layer.get_weights() for layer in model.layers}
     train(trainable, given)
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     same = {
         layer.name
         for layer in model.layers
@@ -88,7 +89,7 @@ def test_several_inputs_and_outputs_with_weights_that_need_no_new_graph() -> Non
         last = metrics(train(trainable, given))[-1]
         assert last["loss"] == pytest.approx(last["kind_loss"] + weight * last["size_loss"], rel=1e-5)
         assert {"val_kind_loss", "val_kind_accuracy", "val_size_mae"} <= set(last)
-        programs.append(trainable._session.trial.program)
+        programs.append(session_of(trainable).trial.program)
     assert programs[0] is programs[1]
 
 
@@ -116,7 +117,7 @@ def test_balanced_classes_weigh_the_same() -> None:
 
     trainable = Rare()
     train(trainable, assignment(class_weights="balanced", epochs=1))
-    _, labels, weight = trainable._session.trial.walk.data.arrays
+    _, labels, weight = session_of(trainable).trial.walk.data.arrays
     sums = [float(weight[labels == label].sum()) for label in range(3)]
     np.testing.assert_allclose(sums, len(labels) / 3, rtol=1e-5)
 
@@ -139,7 +140,7 @@ def test_batch_size_per_replica_is_the_other_way_to_say_it() -> None:
     import dataclasses
 
     train(two, dataclasses.replace(assignment(2, epochs=1), params={**rest, "per_replica_batch_size": 8}))
-    assert two._session.trial.walk.batch_size == 16
+    assert session_of(two).trial.walk.batch_size == 16
     with pytest.raises(ValueError, match="both set"):
         train(two, assignment(2, per_replica_batch_size=8))
 
@@ -155,7 +156,7 @@ def test_patience_ends_a_trial_that_gets_no_better() -> None:
 def test_outputs_are_float32_under_a_mixed_policy() -> None:
     trainable = Named()
     trainable.begin(assignment(training={"precision": "mixed_bfloat16"}))
-    layers = trainable._session.trial.program.model.layers
+    layers = session_of(trainable).trial.program.model.layers
     assert [layer.compute_dtype for layer in layers if layer.weights] == ["bfloat16", "bfloat16", "float32"]
 
 
@@ -172,7 +173,7 @@ def test_dropout_may_be_a_live_number() -> None:
     for params in ({}, {"dropout": 0.5}, {"dropout": 0.0}):
         losses.append(metrics(train(trainable, assignment(epochs=1, **params)))[0]["loss"])
     assert losses[0] == losses[2] != losses[1]
-    assert trainable._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
+    assert session_of(trainable).trial.program.train_chunk.experimental_get_tracing_count() == 1
     with pytest.raises(ValueError, match=r"dropout is 0\.95"):
         train(trainable, assignment(dropout=0.95))
 

@@ -16,6 +16,7 @@ from sweep import contract
 from sweep.contract import Devices, cpus
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.placement import place
+from trainables.keras_trainable import session_of
 from trainables.loop import cache
 from trainables.loop.cache import Programs, Structure
 from trainables.replicas import keras_corrections
@@ -66,7 +67,7 @@ def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkey
     placement = place(Devices())
     whole, half = (cache.room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
     assert half == pytest.approx(whole / 2)
-    monkeypatch.setattr(contract, "_CONTAINER", tmp_path)
+    monkeypatch.setattr(contract, "CONTAINER", tmp_path)
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4000000\n")
     assert cache.room(placement, Devices(cpus=cpus()))["host"] == cache.KEPT_ON_HOST * 4e6
@@ -91,7 +92,7 @@ def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
             seed=seed, epochs=1, weight_decay=0.1 + seed, dropout=0.1 * seed, ema_momentum=0.9, label_smoothing=0.1
         )
         assert metrics(train(trainable, given)) == metrics(train(kind(), given))
-        programs.append(trainable._session.trial.program)
+        programs.append(session_of(trainable).trial.program)
     assert len(set(map(id, programs))) == 1
 
 
@@ -211,7 +212,7 @@ def test_what_no_making_saw_needs_no_other_program() -> None:
     trainable, programs = Halved(), []
     for scale in (1.0, 0.5):
         train(trainable, assignment(scale=scale))
-        programs.append(trainable._session.trial.program)
+        programs.append(session_of(trainable).trial.program)
     assert programs[0] is programs[1]
 
 

@@ -14,6 +14,7 @@ from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.contract import Stopped
+from trainables.keras_trainable import session_of
 from trainables.loop.hooks import Callbacks
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
@@ -220,9 +221,9 @@ def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
 
     trainable = Sometimes()
     plain = metrics(train(trainable, trial()))
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     halved = train(trainable, trial(halves=True))
-    assert trainable._session.trial.program is program
+    assert session_of(trainable).trial.program is program
     assert halved[-1].learning_rate == pytest.approx(0.05 / 16)
     assert metrics(train(trainable, trial())) == plain
 

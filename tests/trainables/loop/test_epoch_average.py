@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train
 
+from trainables.keras_trainable import session_of
 from trainables.loop.fit_program import NotInFit
 from trainables.recipe.refusals import Refused
 
@@ -21,7 +22,7 @@ def averaged(first: int, epochs: int = 4) -> tuple[Small, list[dict[str, float]]
 
 
 def by_path(trainable: Small) -> dict[str, Any]:
-    return {v.path: v.numpy() for v in trainable._session.trial.program.model.variables}
+    return {v.path: v.numpy() for v in session_of(trainable).trial.program.model.variables}
 
 
 def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
@@ -35,34 +36,34 @@ def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
     assert epochs[:2] == [values for _, values in ends[:2]]  # nothing is averaged yet
     assert epochs[3]["loss"] == ends[3][1]["loss"]  # training does not see the average
     assert epochs[3]["val_loss"] != ends[3][1]["val_loss"]
-    program = trainable._session.trial.program
-    program.by_epoch._swap()
-    model, held = program.model, by_path(trainable)
-    for variable in model.trainable_variables:
-        mean = (ends[2][0][variable.path] + ends[3][0][variable.path]) / 2
-        np.testing.assert_allclose(held[variable.path], mean, atol=1e-6)
-    (x, _), (x_val, y_val) = trainable.data(None)
-    first = x @ held[model.layers[0].kernel.path]
-    order, moving = _order(trainable, 4), model.layers[1]
-    batches = [first[order[i : i + 16]] for i in range(0, len(x), 16)]
-    np.testing.assert_allclose(moving.moving_mean.numpy(), np.mean([b.mean(0) for b in batches], 0), atol=1e-5)
-    np.testing.assert_allclose(moving.moving_variance.numpy(), np.mean([b.var(0) for b in batches], 0), rtol=1e-4)
-    logits = np.asarray(model(x_val, training=False))
-    assert (logits.argmax(1) == y_val).mean() == pytest.approx(epochs[3]["val_accuracy"])
+    program = session_of(trainable).trial.program
+    with program.by_epoch.swapped():
+        model, held = program.model, by_path(trainable)
+        for variable in model.trainable_variables:
+            mean = (ends[2][0][variable.path] + ends[3][0][variable.path]) / 2
+            np.testing.assert_allclose(held[variable.path], mean, atol=1e-6)
+        (x, _), (x_val, y_val) = trainable.data(None)
+        first = x @ held[model.layers[0].kernel.path]
+        order, moving = _order(trainable, 4), model.layers[1]
+        batches = [first[order[i : i + 16]] for i in range(0, len(x), 16)]
+        np.testing.assert_allclose(moving.moving_mean.numpy(), np.mean([b.mean(0) for b in batches], 0), atol=1e-5)
+        np.testing.assert_allclose(moving.moving_variance.numpy(), np.mean([b.var(0) for b in batches], 0), rtol=1e-4)
+        logits = np.asarray(model(x_val, training=False))
+        assert (logits.argmax(1) == y_val).mean() == pytest.approx(epochs[3]["val_accuracy"])
 
 
 def _order(trainable: Small, epoch: int) -> Any:
     from trainables.data.sources import permutation
 
-    return permutation(70, trainable._session.trial.assignment.seed, epoch)
+    return permutation(70, session_of(trainable).trial.assignment.seed, epoch)
 
 
 def test_the_epoch_from_which_on_needs_no_new_program() -> None:
     fresh = averaged(2)[1]
     trainable, _ = averaged(4)
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     assert metrics(train(trainable, assignment(epochs=4, swa_from=2))) == fresh
-    assert trainable._session.trial.program is program
+    assert session_of(trainable).trial.program is program
 
 
 def test_two_kinds_of_averages_are_one_too_many() -> None:

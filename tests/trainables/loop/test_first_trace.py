@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras import layers
 from small import Small, assignment, train
 
+from trainables.keras_trainable import session_of
 from trainables.loop import first_trace
 from trainables.loop.steps import CalledWith
 
@@ -54,7 +55,7 @@ def test_an_optimizer_changes_nothing_inside_of_the_trace_and_applies_again_afte
     model = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
     optimizer = keras.optimizers.Adam(0.1)
     before, weights = model.get_weights(), model.trainable_variables
-    with first_trace._noting(optimizer, model) as trained:
+    with first_trace.noting_trained(optimizer, model) as trained:
         optimizer.apply_gradients([(tf.ones((2, 1)), weights[0])])
         optimizer.apply([tf.ones((1,))], weights[1:])
     assert (trained, optimizer.built) == (weights, False)
@@ -78,7 +79,7 @@ def test_a_model_is_compiled_for_the_trace_and_then_as_it_is_to_be() -> None:
     plain = trainable.trained_model()
     assert not plain.compiled
     assert plain(np.ones((2, 3), np.float32)).shape == (2, 3)
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     assert model.optimizer.built
     assert len(model.optimizer.variables) == 2 + 2 * len(model.trainable_variables)
 
@@ -99,6 +100,6 @@ def test_layers_are_frozen_that_the_step_has_built() -> None:
 
     trainable = Frozen()
     trainable.begin(assignment(epochs=1, frozen_layers=1))
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     assert [len(layer.trainable_variables) for layer in (model.head, model.after)] == [0, 2]
     assert len(model.optimizer.variables) == 2 + 2 * 2

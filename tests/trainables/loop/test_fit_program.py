@@ -13,7 +13,7 @@ from small import Small, assignment, metrics, train
 from zoo_losses import TwinLosses
 
 from sweep.contract import Diverged
-from trainables.loop.fit_program import NotInFit, _Losses
+from trainables.loop.fit_program import FiniteLosses, NotInFit
 
 pytestmark = pytest.mark.keras
 SGD = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 10}
@@ -88,7 +88,7 @@ def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_t
             assert known.wait(60)
             return np.array(1.0)
 
-    losses = _Losses()
+    losses = FiniteLosses()
     other = Thread(target=losses.on_train_batch_end, args=(1, {"loss": Late()}))
     other.start()
     assert begun.wait(60)

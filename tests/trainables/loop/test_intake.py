@@ -14,6 +14,7 @@ from test_own_step import Plain
 from zoo import ENTRIES, Animal, OnCurve, OnImages
 from zoo_checks import given
 
+from trainables.keras_trainable import session_of
 from trainables.loop.fit_program import NotInFit
 from trainables.recipe.mixing import MIXING
 from trainables.recipe.refusals import Refused
@@ -40,7 +41,7 @@ class OneHot(Points):
 
 
 def variables(trainable: Any) -> list[Any]:
-    return [np.asarray(v) for v in trainable._session.trial.program.model.variables if v.dtype.startswith("float")]
+    return [np.asarray(v) for v in session_of(trainable).trial.program.model.variables if v.dtype.startswith("float")]
 
 
 def trained(kind: Any, **params: Any) -> tuple[Any, list[dict[str, float]]]:
@@ -112,9 +113,9 @@ def test_micro_batches_are_the_whole_batch(name: str) -> None:
 def test_numbers_are_live_and_zero_is_none() -> None:
     warm = ENTRIES["MixedImages"].trainable()
     train(warm, given(ENTRIES["MixedImages"]))
-    program = warm._session.trial.program
+    program = session_of(warm).trial.program
     none = metrics(train(warm, given(ENTRIES["MixedImages"], mixup=0, cutmix=0.0, random_erasing=0.0)))
-    assert warm._session.trial.program is program
+    assert session_of(warm).trial.program is program
     plain = assignment(epochs=4, label_smoothing=0.1)
     del plain.params["learning_rate"]
     assert none == metrics(train(ENTRIES["MixedImages"].trainable(), plain))
@@ -267,7 +268,7 @@ def test_an_unset_feature_costs_nothing() -> None:
     """The graph of a trial without them has no operation more than one whose `augment` is called as it is."""
     plain = OnImages()
     plain.begin(assignment())
-    graph = plain._session.trial.program.train_chunk._list_all_concrete_functions()[0].graph
+    graph = session_of(plain).trial.program.train_chunk._list_all_concrete_functions()[0].graph
     names = {
         op.type for found in (graph, *graph._functions.values()) for op in getattr(found, "get_operations", list)()
     }

@@ -11,6 +11,7 @@ import tensorflow as tf
 from small import Small, assignment, metrics, train
 
 from sweep.hyperparameters import Hyperparameters
+from trainables.keras_trainable import session_of
 from trainables.recipe.losses import Undecided
 
 pytestmark = pytest.mark.keras
@@ -46,7 +47,7 @@ def test_a_program_that_was_made_without_validation_validates_nothing() -> None:
     assert "val_loss" in fresh[-1]
     for _ in range(2):
         assert metrics(train(used, assignment(validates=True))) == fresh
-    assert len(used._session._programs._held) == 2
+    assert used.facts().structures == 2
 
 
 class Labelled(Small):
@@ -82,7 +83,7 @@ def test_values_that_decide_nothing_need_no_other_program() -> None:
     used = Reversed()
     for turn in (0, 1, 2):
         train(used, assignment(several=False, turn=turn))
-    assert len(used._session._programs._held) == 1
+    assert used.facts().structures == 1
 
 
 def test_targets_that_an_author_reads_are_a_part_of_the_key() -> None:
@@ -116,4 +117,4 @@ def test_a_notebook_s_own_layers_go_on_being_numbered() -> None:
     names.append(keras.layers.Dense(1).name)
     numbers = [int(name.rpartition("_")[2] if "_" in name else 0) for name in names]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
-    assert next(layer.name for layer in trained._session.trial.program.model.layers) == "dense"
+    assert next(layer.name for layer in session_of(trained).trial.program.model.layers) == "dense"

@@ -17,6 +17,7 @@ from small import Small, assignment, go_on, interrupted, metrics, train, weights
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import residence
 from trainables.data.sources import mixed, permutation
+from trainables.keras_trainable import session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
 
@@ -75,7 +76,7 @@ def test_one_long_epoch_is_four_short_ones_and_a_plain_loop(kind: type[Points]) 
     short = train(trainable, given(epochs=4, steps_per_epoch=3))  # the same program
     assert all(map(np.array_equal, once, weights(trainable)))
     assert [epoch.measures["passes"] for epoch in short] == [0.6, 1.2, 1.8, 2.4]
-    ours = [np.asarray(v) for v in trainable._session.trial.program.model.trainable_variables]
+    ours = [np.asarray(v) for v in session_of(trainable).trial.program.model.trainable_variables]
     for a, b in zip(ours, by_keras(kind, 12), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6, rtol=0)
 
@@ -134,8 +135,8 @@ def test_schedules_count_epochs_of_that_length() -> None:
     trainable.begin(assignment(epochs=4, steps_per_epoch=2, warmup_epochs=1.5, lr_schedule="linear"))
     rates = []
     for epoch in range(4):
-        trainable._session.trial.epoch = epoch
-        rates += trainable._session.trial.rates().tolist()
+        session_of(trainable).trial.epoch = epoch
+        rates += session_of(trainable).trial.rates().tolist()
     rise, fall = [1 / 3, 2 / 3, 1], [1, 0.8, 0.6, 0.4, 0.2]
     assert rates == pytest.approx([0.05 * factor for factor in [*rise, *fall]])
     reported = train(trainable, assignment(epochs=2, steps_per_epoch=2, lr_schedule="piecewise", lr_drop_epochs=[1]))
@@ -161,7 +162,7 @@ def test_patience_and_hooks_count_epochs_of_that_length() -> None:
     trainable.begin(assignment(epochs=9, steps_per_epoch=1))
     with pytest.raises(Exception, match="enough"):
         go_on(trainable)
-    assert trainable._session.trial.epoch == 3
+    assert session_of(trainable).trial.epoch == 3
 
 
 @pytest.mark.exhaustive

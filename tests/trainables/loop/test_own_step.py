@@ -18,7 +18,7 @@ from zoo_checks import given
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.sources import permutation
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.loop import building
 from trainables.loop.own_step import CALLS
 from trainables.numbers.draws import Draws
@@ -179,7 +179,7 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
     assert len(train(ours, trial)) * 5 == 20
     expected = loop(Plain(kind, trial))
     found = [
-        ours._session.trial.program.model,
+        session_of(ours).trial.program.model,
         *(getattr(ours, name) for name in ("judge", "teacher") if hasattr(ours, name)),
     ]
     tolerance = 3e-6 if loop is wasserstein else 1e-6  # three updates of the critic a batch: 60 of Adam

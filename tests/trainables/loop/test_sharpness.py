@@ -15,6 +15,7 @@ from zoo import ENTRIES, Animal
 from zoo_checks import given
 
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import session_of
 from trainables.loop import update
 from trainables.numbers.live import LiveNumber
 
@@ -51,7 +52,7 @@ def test_twenty_updates_are_those_of_the_paper() -> None:
     trial, ours = given(found), found.trainable()
     train(ours, trial)
     expected = plainly(found.trainable, trial, 0.1)
-    for a, b in zip(ours._session.trial.program.model.variables, expected.variables, strict=True):
+    for a, b in zip(session_of(ours).trial.program.model.variables, expected.variables, strict=True):
         if a.dtype.startswith("float"):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6, rtol=0, err_msg=a.path)
 
@@ -60,9 +61,9 @@ def test_the_radius_is_live_and_zero_is_none() -> None:
     found = ENTRIES["Sharp"]
     warm, plain = found.trainable(), found.trainable()
     train(warm, given(found))
-    program = warm._session.trial.program
+    program = session_of(warm).trial.program
     none = metrics(train(warm, given(found, sam_rho=0.0)))
-    assert warm._session.trial.program is program
+    assert session_of(warm).trial.program is program
     without = assignment(epochs=4)
     object.__setattr__(without, "params", {"batch_size": 16})
     assert none == metrics(train(plain, without))

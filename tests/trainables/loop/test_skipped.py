@@ -10,6 +10,8 @@ import pytest
 from keras import layers
 from small import Small, assignment, go_on
 
+from trainables.keras_trainable import session_of
+
 pytestmark = pytest.mark.keras
 
 HALF = {"precision": "mixed_float16"}
@@ -93,7 +95,7 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     trainable = kind()
     given = {"batch_size": 8, "optimizer": "adamw", "ema_momentum": 0.9, **params}
     trainable.begin(assignment(epochs=1, training={**HALF, **training}, **given))
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     counters = {v.path for v in program.model.metrics_variables}
     before, scale = program.state.arrays(), float(program.graph.loss_scale.scale.numpy())
     go_on(trainable)
@@ -137,7 +139,7 @@ class Finite(Overflowing):
 def test_all_moves_in_one_that_is_not() -> None:
     trainable = Finite()
     trainable.begin(assignment(epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1))
-    state = trainable._session.trial.program.state
+    state = session_of(trainable).trial.program.state
     before = state.arrays()
     go_on(trainable)
     after = state.arrays()

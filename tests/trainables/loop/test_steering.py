@@ -14,7 +14,7 @@ from sampling import chosen, sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.contract import Stopped
-from trainables.keras_trainable import Update
+from trainables.keras_trainable import Update, session_of
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -85,7 +85,7 @@ def trial(*, fit: bool = False, gpus: int = 0, **params: Any) -> Any:
 
 
 def dense(trainable: Small) -> Any:
-    return trainable._session.trial.program.model.layers[0].kernel.numpy()
+    return session_of(trainable).trial.program.model.layers[0].kernel.numpy()
 
 
 @pytest.mark.parametrize(("fit", "kind"), sampled([(False, "end"), (True, "batch"), (True, "end")], 1, several=True))
@@ -123,7 +123,7 @@ def test_a_rate_that_is_set_holds_where_keras_scales_the_loss_of_a_models_own_st
 
     trainable, kernels = Some(), []
     trainable.begin(assignment(epochs=3, optimizer="sgd", training={"precision": "mixed_float16"}))
-    assert isinstance(trainable._session.trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert isinstance(session_of(trainable).trial.program.model.optimizer, keras.optimizers.LossScaleOptimizer)
     told = []
     trainable.train(lambda epoch: bool(kernels.append(dense(trainable)) or told.append(epoch.learning_rate)) or True)
     assert told == pytest.approx([0.05, 0.0, 0.0])
@@ -169,7 +169,7 @@ def test_the_rates_of_a_models_own_compile_stay_as_they_are(kind: str) -> None:
     given = assignment(training={"loop": "fit"} if kind == "fit" else {})
     given.params.pop("learning_rate")
     train(trainable, given)
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     assert [float(one.learning_rate) for one in (model.judging, model.optimizer)] == pytest.approx([1e-4, 0.02])
 
 
@@ -188,7 +188,7 @@ def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:
     trainable = steering(stop)()
     with pytest.raises(Stopped, match=r"has set model\.stop_training"):
         train(trainable, trial())
-    assert trainable._session.trial.epoch == 2
+    assert session_of(trainable).trial.epoch == 2
     assert len(train(trainable, trial(steers=False))) == 4
 
 

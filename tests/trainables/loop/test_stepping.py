@@ -12,7 +12,7 @@ import tensorflow as tf
 from small import Small, assignment, metrics, train, weights
 from zoo_steps import Alternating, Distilled, Pairs
 
-from trainables.keras_trainable import Update
+from trainables.keras_trainable import Update, session_of
 from trainables.recipe.refusals import Refused
 from trainables.replicas import keras_corrections
 
@@ -249,9 +249,9 @@ def test_networks_beside_the_model_are_part_of_a_checkpoint() -> None:
     ours, own = Alternating(), assignment(epochs=1)
     object.__setattr__(own, "params", {"batch_size": 16})
     train(ours, own)
-    paths = list(ours._session.trial.program.state)
+    paths = list(session_of(ours).trial.program.state)
     assert sum("adam" in path for path in paths) > 12  # the moments of both
     teaching = Distilled()
     train(teaching, assignment(epochs=1))
-    held = teaching._session.trial.program.state
+    held = session_of(teaching).trial.program.state
     assert sum(parts[0].size for parts in held.arrays().values()) > teaching.teacher.count_params()

@@ -16,6 +16,7 @@ from trainables.data.chunks import split
 from trainables.data.passes import HeldOut
 from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
+from trainables.keras_trainable import session_of
 from trainables.loop.program import Evaluated
 
 pytestmark = pytest.mark.keras
@@ -62,7 +63,7 @@ class Masked(Small):
 
 def in_batches_of(trainable: Small, size: int) -> float:
     """What Keras gives for the validation data."""
-    trial = trainable._session.trial
+    trial = session_of(trainable).trial
     plain, loss = trainable.trained_model(), trainable.loss(trial.hp, trial.program.model)
     plain.compile(loss=loss)
     x, y = trainable.data(trial.hp)[-1]
@@ -106,7 +107,7 @@ def test_test_data_comes_in_the_same_batches_whether_or_not_there_is_validation_
 def test_another_loss_is_validated_in_large_batches() -> None:
     trainable = Small()
     train(trainable, assignment(epochs=1))
-    held_out = trainable._session.trial.held_out
+    held_out = session_of(trainable).trial.held_out
     assert held_out is not None
     assert held_out.batch_size == 256
 
@@ -125,8 +126,8 @@ def test_so_it_is_whether_or_not_a_large_batch_is_one_of_whole_ones(size: int) -
     """A batch of 256 was compared with 300 examples in batches of 100, and with 259 in batches of 7."""
     trainable = Many()
     trainable.begin(assignment(epochs=1, batch_size=size))
-    assert trainable._session.trial.held_out is not None
-    assert trainable._session.trial.held_out.batch_size == 256
+    assert session_of(trainable).trial.held_out is not None
+    assert session_of(trainable).trial.held_out.batch_size == 256
 
 
 class Listed(keras.utils.PyDataset):
@@ -171,7 +172,7 @@ def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
     on_gpu: bool, tf32: bool, depends: bool, many: Many, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deterministic trial on a GPU, which has no TF32, was judged as one that has."""
-    program, held_out = many._session.trial.program, many._session.trial.held_out
+    program, held_out = session_of(many).trial.program, session_of(many).trial.held_out
     losses = iter((1.0, 1.0002))
     monkeypatch.setattr(program, "evaluate", lambda *_, **__: Evaluated({"loss": next(losses)}))
     monkeypatch.setattr(Replicas, "on_gpu", on_gpu)
@@ -183,7 +184,7 @@ def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pyt
     """Those that a batch is cut into where it did not fit into memory."""
     trainable = Many()
     trainable.begin(replace(assignment(validation_batch_size=50), accumulate=3))
-    program, held_out = trainable._session.trial.program, trainable._session.trial.held_out
+    program, held_out = session_of(trainable).trial.program, session_of(trainable).trial.held_out
     compiled, calls = program.evaluate_chunk, []
 
     def noted(given: Any, sums: Any) -> Any:
@@ -218,7 +219,7 @@ class Measured(Small):
 def test_a_metric_of_a_batch_is_validated_in_those_of_the_training_as_by_fit() -> None:
     trainable = Measured()
     (epoch,) = train(trainable, assignment(epochs=1, batch_size=7))
-    trial = trainable._session.trial
+    trial = session_of(trainable).trial
     plain, hp = trainable.trained_model(), trial.hp
     plain.compile(loss=trainable.loss(hp, plain), metrics=trainable.metrics(hp, plain))
     x, y = trainable.data(hp)[1]

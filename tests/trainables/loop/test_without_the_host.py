@@ -15,7 +15,7 @@ from zoo_entries import ENTRIES
 
 from sweep.contract import Diverged
 from trainables.devices import kernels
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.loop import graph_program
 from trainables.recipe import augmentation
 from trainables.replicas import additivity
@@ -59,7 +59,7 @@ class Floats(Pictures):
 
 
 def traced(trainable: Any, name: str = "train_chunk") -> Any:
-    return getattr(trainable._session.trial.program, name)._list_all_concrete_functions()[0].graph
+    return getattr(session_of(trainable).trial.program, name)._list_all_concrete_functions()[0].graph
 
 
 def inner(graph: Any) -> Any:
@@ -123,7 +123,7 @@ class Bursting(Floats):
     """What it learns from is not finite from the seventh update on."""
 
     def augment(self, x: Any, hp: Any, draws: Any) -> Any:
-        late = tf.cast(draws._update >= 6, tf.float32)
+        late = tf.cast(draws.update >= 6, tf.float32)
         return x / (1.0 - late)
 
 
@@ -132,7 +132,7 @@ def test_a_trial_that_diverges_ends_within_a_block(monkeypatch: pytest.MonkeyPat
     trainable = Bursting()
     with pytest.raises(Diverged, match="epoch 1"):
         train(trainable, assignment(epochs=1, batch_size=4))
-    assert int(trainable._session.trial.program.model.optimizer.iterations.numpy()) == 8  # of 16
+    assert int(session_of(trainable).trial.program.model.optimizer.iterations.numpy()) == 8  # of 16
 
 
 def operations(graph: Any) -> Counter[str]:
@@ -145,7 +145,7 @@ def operations(graph: Any) -> Counter[str]:
 
 def _functions(graph: Any, seen: set[str]) -> set[str]:
     for op in graph.get_operations():
-        for name in set(kernels._functions(op)) - seen:
+        for name in set(kernels.called_functions(op)) - seen:
             seen.add(name)
             _functions(graph._get_function(name).graph, seen)
     return seen
@@ -190,7 +190,7 @@ def test_replicas_meet_twice_for_a_batch_norm_and_once_for_all_gradients(monkeyp
     monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", all_reduce)
     monkeypatch.setattr(additivity, "check_parts", lambda *_: None)  # which is no update
     trainable = begun(Deep(), count, {"optimizer": "sgd"})
-    weights = len(trainable._session.trial.program.model.trainable_variables)
+    weights = len(session_of(trainable).trial.program.model.trainable_variables)
     norms = 6
     assert met.count(weights + 1) == count  # with the loss
     assert met.count(1) == 2 * norms * count  # there, and back to the gradients

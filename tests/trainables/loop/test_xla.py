@@ -12,6 +12,7 @@ from small import Small, assignment, interrupted, metrics, train
 
 from sweep.contract import Devices
 from trainables.devices.placement import Placement, place
+from trainables.keras_trainable import session_of
 from trainables.loop import xla
 from trainables.loop.xla import asked, reason
 from trainables.numbers.draws import CannotCompile
@@ -23,12 +24,12 @@ ON = {"jit_compile": True}
 
 
 def bits(trainable: Small) -> dict[str, Any]:
-    return {path: parts[0].tobytes() for path, parts in trainable._session.trial.program.state.arrays().items()}
+    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.arrays().items()}
 
 
 def same(one: Small, other: Small, tolerance: float = 1e-6) -> None:
-    theirs = other._session.trial.program.state.arrays()
-    for path, parts in one._session.trial.program.state.arrays().items():
+    theirs = session_of(other).trial.program.state.arrays()
+    for path, parts in session_of(one).trial.program.state.arrays().items():
         np.testing.assert_allclose(theirs[path][0], parts[0], atol=tolerance, rtol=tolerance, err_msg=path)
 
 
@@ -115,14 +116,16 @@ def test_it_trains_in_mixed_precision(precision: str) -> None:
 def test_a_warm_program_has_the_bits_of_a_new_one_and_compiles_once_for_each_batch_size() -> None:
     warm, cold = Dropping(), Dropping()
     train(warm, assignment(training=ON, seed=3, learning_rate=0.2))
-    (program,) = (program for _, program in warm._session._programs._held)
+    program = session_of(warm).trial.program
+    assert warm.facts().structures == 1
     train(warm, assignment(training=ON))
-    assert [held for _, held in warm._session._programs._held] == [program]
+    assert session_of(warm).trial.program is program
+    assert warm.facts().structures == 1
     assert warm.facts().overhead_s["xla"] < 0.1
     train(cold, assignment(training=ON))
     assert bits(warm) == bits(cold)
     train(warm, assignment(training=ON, batch_size=32))
-    assert len(warm._session._programs._held) == 2  # the batch size is a part of what was compiled
+    assert warm.facts().structures == 2  # the batch size is a part of what was compiled
     assert "batch_size" in str(warm.facts().structure)
     train(warm, assignment())
     assert warm.facts().numerics == {}
@@ -205,8 +208,8 @@ def test_fit_passes_it_on() -> None:
     without, through = Dropping(), Dropping()
     expected = metrics(train(without, assignment(training=fit)))
     found = metrics(train(through, assignment(training={**fit, **ON})))
-    assert through._session.trial.program.model.jit_compile
-    assert not without._session.trial.program.model.jit_compile
+    assert session_of(through).trial.program.model.jit_compile
+    assert not session_of(without).trial.program.model.jit_compile
     assert through.facts().numerics == {"xla": "on"}
     for a, b in zip(expected, found, strict=True):
         assert b == pytest.approx(a, abs=1e-6, rel=1e-6)

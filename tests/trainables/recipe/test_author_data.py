@@ -20,8 +20,9 @@ from sweep.hyperparameters import Hyperparameters
 from sweep.read_recorder import recorder
 from sweep.state import values
 from trainables.data.sources import DataError
-from trainables.keras_trainable import KerasTrainable
+from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.recipe import author_data
+from trainables.session import OWN
 from trainables.state import pristine
 
 pytestmark = pytest.mark.keras
@@ -120,7 +121,7 @@ def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: P
     trainable = Split()
     trainable.begin(given)
     go_on(trainable, pause_after=1)
-    trained, held_out = ids(trainable._session.trial.walk.data), trainable._session.trial.held_out
+    trained, held_out = ids(session_of(trainable).trial.walk.data), session_of(trainable).trial.held_out
     (tmp_path / "saved").mkdir()
     (trainable.save(tmp_path / "saved") or (lambda: None))()
 
@@ -130,12 +131,13 @@ def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: P
         np.random.seed(99)
         again.begin(given)
         assert again.restore(tmp_path / "saved") == 1
-        assert ids(again._session.trial.walk.data) == trained
+        assert ids(session_of(again).trial.walk.data) == trained
         if cut == "parts":
             assert held_out is not None
             assert not trained & ids(held_out.split)
         tested: list[set[int]] = []
-        data = again._session._data.test(again, again._session.trial.hp, again._session.trial.placement, given)
+        trial = session_of(again).trial
+        data = session_of(again).data.test(again, trial.hp, trial.placement, given)
         tested.append({int(number) for number in data[0][:, 0]})
         assert not trained & tested[0]
         assert again.test() is not None
@@ -175,7 +177,7 @@ class Streamed(Split):
 def test_a_stream_that_draws_goes_on() -> None:
     trainable = Streamed()
     train(trainable, assignment())
-    trainable._session._data.check("another one", "epoch-000001")
+    session_of(trainable).data.check("another one", "epoch-000001")
 
 
 def test_what_a_stream_was_made_of_is_not_claimed_for_it_may_draw() -> None:
@@ -235,9 +237,9 @@ def test_what_is_no_training_and_validation_data_is_refused_with_their_order(kin
 
 def test_what_a_trainable_itself_keeps_is_known_to_be_no_author_s() -> None:
     trainable = Small()
-    assert author_data.attributes.kept(trainable, trainable._session._data._own) == {}
+    assert author_data.attributes.kept(trainable, OWN) == {}
     train(trainable, assignment(epochs=1))
-    assert author_data.attributes.kept(trainable, trainable._session._data._own) == {}
+    assert author_data.attributes.kept(trainable, OWN) == {}
 
 
 WORDS = """

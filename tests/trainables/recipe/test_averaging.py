@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train
 
+from trainables.keras_trainable import session_of
+
 pytestmark = pytest.mark.keras
 
 
@@ -19,7 +21,7 @@ def test_evaluates_with_the_average_and_trains_without() -> None:
     assert [m["loss"] for m in last] == [m["loss"] for m in ema]
     assert ema[-1]["val_loss"] != last[-1]["val_loss"]
     for a, b in zip(
-        plain._session.trial.program.model.weights, averaged._session.trial.program.model.weights, strict=True
+        session_of(plain).trial.program.model.weights, session_of(averaged).trial.program.model.weights, strict=True
     ):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
@@ -28,7 +30,7 @@ def test_is_the_exponential_average_of_the_weights_after_each_update() -> None:
     trainable = Small()
     given = assignment(epochs=3, batch_size=70, ema_momentum=0.75, optimizer="sgd", learning_rate=0.2)
     trainable.begin(given)
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     expected = None
     for epoch in (1, 2, 3):  # one update an epoch
         go_on(trainable, pause_after=epoch)
@@ -44,7 +46,7 @@ def test_an_averaging_optimizer_leaves_the_averaging_to_the_loop() -> None:
 
     own = Averaging()
     theirs = metrics(train(own, assignment(learning_rate=0.2)))
-    assert own._session.trial.program.model.optimizer.use_ema is False
+    assert session_of(own).trial.program.model.optimizer.use_ema is False
     assert theirs == metrics(train(Small(), assignment(optimizer="sgd", learning_rate=0.2, ema_momentum=0.9)))
 
 
@@ -60,7 +62,7 @@ def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None
 
     trainable = Small()
     train(trainable, assignment(ema_momentum=0.9))
-    program = trainable._session.trial.program
+    program = session_of(trainable).trial.program
     split = SimpleNamespace(updates=lambda size: 0)
     broken = SimpleNamespace(part_size=16, batch_size=16, split=split, chunks=chunks, first_batch=lambda epoch: 0)
     before = program.state.arrays()

@@ -13,6 +13,7 @@ from zoo_sources import OnFeatures
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.sources import DataError
+from trainables.keras_trainable import session_of
 from trainables.recipe import features
 from trainables.recipe.author import Author
 from trainables.recipe.refusals import Refused
@@ -32,8 +33,8 @@ def test_what_is_kept_trains_as_what_is_computed_in_each_update() -> None:
     other = metrics(train(computed, assignment(epochs=3, cache_features=False)))
     for a, b in zip(one, other, strict=True):
         assert a == pytest.approx(b, abs=1e-6)
-    assert len(kept._session.trial.program.model.variables) == 4
-    assert len(computed._session.trial.program.model.variables) > 8
+    assert len(session_of(kept).trial.program.model.variables) == 4
+    assert len(session_of(computed).trial.program.model.variables) > 8
     assert kept.first_example[0].shape == (1, 4)
 
 

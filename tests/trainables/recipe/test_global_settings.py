@@ -16,6 +16,7 @@ from keras.backend import clear_session
 from keras.src.backend.common import global_state
 from small import Small, assignment, metrics, train
 
+from trainables.keras_trainable import session_of
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -64,7 +65,7 @@ def two(trainable: Small, gpus: int = 0, **more: Any) -> list[dict[str, float]]:
     """The metrics of two trials of a worker, the second with a program of its own."""
     training = {"precision": "mixed_bfloat16"} if gpus < 2 else {}
     first = train(trainable, assignment(gpus, training=training, **ADAM, **more))
-    assert trainable._session.trial.program.model.layers[0].name == "dense"
+    assert session_of(trainable).trial.program.model.layers[0].name == "dense"
     second = train(trainable, assignment(gpus, training=training, seed=1, more=1, **ADAM))
     return metrics(first) + metrics(second)
 

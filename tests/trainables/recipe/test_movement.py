@@ -105,9 +105,10 @@ def test_forms_are_those_of_keras(name: str, form: str, rng: np.random.Generator
     np.testing.assert_allclose(back, by_corners, atol=1e-3)
 
 
-def test_boxes_that_left_are_marked_and_padding_stays_padding() -> None:
+def test_boxes_that_left_are_marked_and_padding_stays_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augmentation, "crop_shifts", lambda draws, padding: tf.constant([[6.0, 0.0]] * 3))
     images = tf.zeros((3, 10, 10, 1))
-    far = Movement(images, draws(0, 3))._after([1.0, 0.0, 6.0, 0.0, 1.0, 0.0])  # all goes 6 to the left
+    far = Movement(images, draws(0, 3)).crop(6)  # all goes 6 to the left
     given = tf.constant([[[0.0, 0, 4, 4], [2, 2, 8, 8], [7, 1, 9, 9], [0, 0, 0, 0]]] * 3)
     labels = tf.constant([[0, 1, 2, -1]] * 3)
     found, seen = far.boxes(given, labels, "xyxy")

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.keras
 
 
 def plain(name: str, rate: float, **given: Any) -> keras.optimizers.Optimizer:
-    return optimizers._NAMES[name](learning_rate=rate, **given)
+    return optimizers.OPTIMIZER_CLASSES[name](learning_rate=rate, **given)
 
 
 def test_the_table_has_every_argument_of_every_optimizer() -> None:
     assert set(NUMBERS) == set(optimizers.OPTIMIZERS)
     for name, numbers in NUMBERS.items():
         assert set(numbers) | (set(OFF) if name == "adafactor" else set()) == set(
-            optimizers.arguments(optimizers._NAMES[name])
+            optimizers.arguments(optimizers.OPTIMIZER_CLASSES[name])
         )
 
 

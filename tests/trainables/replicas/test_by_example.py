@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from small import Small, assignment, train
 
+from trainables.keras_trainable import session_of
+
 pytestmark = pytest.mark.keras
 
 NAME = "validation_loss_std"
@@ -64,7 +66,7 @@ def each(trainable: Small, **params: Any) -> tuple[np.ndarray[Any, Any], Any]:
     """The loss of each example of the validation by Keras's functions, and the last epoch's report."""
     given = assignment(**params)
     (report,) = train(trainable, given)[-1:]
-    model = trainable._session.trial.program.model
+    model = session_of(trainable).trial.program.model
     x, y, *weight = trainable.data(None)[1]
     found = model.predict(x, verbose=0)
     crossentropy = keras.losses.sparse_categorical_crossentropy

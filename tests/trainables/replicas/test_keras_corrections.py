@@ -94,7 +94,7 @@ def test_moments_are_those_of_keras_on_one_device(mask: Any) -> None:
     x = np.random.default_rng(0).normal(3.0, 2.0, (3, 2, 4)).astype(np.float32)
     layer.build(x.shape)
     theirs = layer._moments(tf.constant(x), mask)
-    ours = keras_corrections._global_moments(layer, tf.constant(x), mask)
+    ours = keras_corrections.global_moments(layer, tf.constant(x), mask)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
@@ -103,7 +103,7 @@ def test_an_empty_batch_leaves_the_moving_statistics_as_they_are() -> None:
     layer = keras.layers.BatchNormalization()
     layer.build((None, 4))
     layer.moving_mean.assign([1.0, 2.0, 3.0, 4.0])
-    mean, variance = keras_corrections._global_moments(layer, tf.zeros((0, 4)), None)
+    mean, variance = keras_corrections.global_moments(layer, tf.zeros((0, 4)), None)
     np.testing.assert_array_equal(mean, [1.0, 2.0, 3.0, 4.0])
     np.testing.assert_array_equal(variance, np.ones(4))
 

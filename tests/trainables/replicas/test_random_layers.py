@@ -13,6 +13,7 @@ from sampling import sampled
 from small import Small, assignment, metrics, train, weights
 
 from trainables import tensorflow_private
+from trainables.keras_trainable import session_of
 from trainables.loop.xla import ON
 from trainables.numbers.draws import Draws
 from trainables.replicas import random_layers, slices
@@ -124,7 +125,7 @@ def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> N
 
     trial, trained = assignment(optimizer="sgd"), Steps()
     train(trained, trial)
-    state = next(v for v in trained._session.trial.program.model.variables if v.name == origins.SEED)
+    state = next(v for v in session_of(trained).trial.program.model.variables if v.name == origins.SEED)
     assert state.numpy().tolist() == [7, 3 * 2 * (5 + 2)]  # epochs of five updates, two batches of validation as in fit
     with pytest.raises(NotPerExample, match="draws random numbers in a loop"):
         train(Steps(), assignment(2, optimizer="sgd"))
@@ -190,7 +191,7 @@ def test_a_used_worker_draws_as_a_fresh_one(alone: Any) -> None:
 def test_the_second_pass_of_sharpness_draws_what_the_first_has_drawn() -> None:
     trainable = Twins()
     train(trainable, assignment(sam_rho=0.05, **PARAMS))
-    states = [v.numpy()[1] for v in trainable._session.trial.program.model.variables if v.name == origins.SEED]
+    states = [v.numpy()[1] for v in session_of(trainable).trial.program.model.variables if v.name == origins.SEED]
     assert states == [10, 10, 10]  # one draw an update
 
 

@@ -39,7 +39,7 @@ def test_rows_begin_alike_however_the_table_is_cut(initializer: str, monkeypatch
     layer.build((None,))
     whole = layer.embeddings.numpy()
     for cut in ([0, 11], [0, 6, 11], [0, 4, 8, 11], [0, 1, 2, 11]):
-        made = [layer._made("/cpu:0", *rows).variable for rows in itertools.pairwise(cut)]
+        made = [layer.make_shard("/cpu:0", *rows).variable for rows in itertools.pairwise(cut)]
         np.testing.assert_array_equal(np.concatenate([part.numpy() for part in made]), whole)
 
 
@@ -61,7 +61,7 @@ def test_parts_of_a_table_are_made_past_the_strategy() -> None:
 
     layer = ShardedEmbedding(5, 2)
     with tf.variable_creator_scope(create):
-        assert layer._made("/cpu:0", 1, 4).variable.shape == (3, 2)
+        assert layer.make_shard("/cpu:0", 1, 4).variable.shape == (3, 2)
         assert not asked
         tf.Variable(0.0)
     assert len(asked) == 1

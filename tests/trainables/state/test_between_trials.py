@@ -47,10 +47,10 @@ class Project:
         self.seeds = itertools.count(1)
         self.plan("", "")
         (folder / "results").mkdir()
-        self.workers = {name: self._worker(name) for name in ("Keeping", "train")}
+        self.workers = {name: self.worker(name) for name in ("Keeping", "train")}
         self.module: Any = None
 
-    def _worker(self, name: str) -> Worker:
+    def worker(self, name: str) -> Worker:
         objective = Objective("loss", "minimize")
         return Worker(Job("s", f"keeping:{name}", (self.folder,), self.folder / "results", objective))
 
@@ -115,7 +115,7 @@ def test_what_is_found_again_is_what_a_fresh_process_has(project: Project) -> No
     first, _ = project.trial(next(project.cells), "Keeping")
     del sys.modules["keeping"]
     project.module = None
-    project.workers = {name: project._worker(name) for name in project.workers}
+    project.workers = {name: project.worker(name) for name in project.workers}
     fresh, _ = project.trial(next(project.cells), "Keeping")
     for at, looks in first.items():
         assert looks == fresh[at], at
@@ -140,19 +140,22 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         (folder := tmp_path / carrier).mkdir()
         worker = project.workers["Keeping"]
         worker.let_go()
-        trainable: Any = worker._loaded()
-        trainable.begin(given)
-        trainable.train(lambda epoch: False)
-        trainable.save(folder)()
-        pristine.end_trial()
-        other: Any = project._worker("Keeping")._loaded()
-        other.begin(given)
-        other.restore(folder)
-        (project.folder / "looked.json").write_text("[]")
-        other.train(lambda epoch: True)
-        found = dict(json.loads((project.folder / "looked.json").read_text()))
-        facts = other.facts()
-        pristine.end_trial()
+        trainable: Any = worker.trainable
+        with worker.surroundings.inside():
+            trainable.begin(given)
+            trainable.train(lambda epoch: False)
+            trainable.save(folder)()
+            pristine.end_trial()
+        elsewhere = project.worker("Keeping")
+        other: Any = elsewhere.trainable
+        with elsewhere.surroundings.inside():
+            other.begin(given)
+            other.restore(folder)
+            (project.folder / "looked.json").write_text("[]")
+            other.train(lambda epoch: True)
+            found = dict(json.loads((project.folder / "looked.json").read_text()))
+            facts = other.facts()
+            pristine.end_trial()
         if known:
             assert found["on_epoch_end"] == straight["on_epoch_end"][1]
             assert facts.reproducible

@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras import layers
 from small import Small, assignment, go_on, metrics, train, weights
 
+from trainables.keras_trainable import session_of
 from trainables.state import checkpoint, owned
 from trainables.state.checkpoint import CheckpointError
 from trainables.state.origins import StaleVariable
@@ -145,8 +146,8 @@ def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
     one.save(tmp_path)()
     same.begin(assignment())
     same.restore(tmp_path)
-    by_path = dict(zip(one._session.trial.program.state, weights(one), strict=True))
-    for path, value in zip(same._session.trial.program.state, weights(same), strict=True):
+    by_path = dict(zip(session_of(one).trial.program.state, weights(one), strict=True))
+    for path, value in zip(session_of(same).trial.program.state, weights(same), strict=True):
         np.testing.assert_array_equal(value, by_path[path])
     other.begin(assignment())
     with pytest.raises(CheckpointError, match=r"another model's variables: no adam/sequential_c_bias_momentum"):
@@ -156,7 +157,7 @@ def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_names_its_folder(tmp_path: Path) -> None:
     trainable = Small()
     train(trainable, assignment())
-    checkpoint.save(tmp_path, trainable._session.trial.program.state, {})()
+    checkpoint.save(tmp_path, session_of(trainable).trial.program.state, {})()
     (tmp_path / "state.npz").write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="unreadable"):
         trainable.restore(tmp_path)
@@ -216,7 +217,11 @@ def test_nothing_is_undone_twice() -> None:
     trainable.begin(assignment())
     go_on(trainable)
     owned.undo(trainable)
-    assert trainable._session.trial.program.state not in owned._trained
+    kernel = session_of(trainable).trial.program.model.trainable_variables[0]
+    changed = np.full(kernel.shape, 7.0, np.float32)
+    kernel.assign(changed)  # not by a trial
+    owned.undo(trainable)
+    np.testing.assert_array_equal(kernel.numpy(), changed)
 
 
 def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:
