@@ -37,22 +37,27 @@ MOMENTS = [
 ]
 
 
+MODULES = {"Keeping": "keeping", "train": "keeping_function"}
+"""By trainable, its module: what `data` of one leaves in a module stays, and the other would find it."""
+
+
 class Project:
-    """A copy of `keeping.py`, with a worker for its class and one for its function."""
+    """Two copies of `keeping.py`: a worker for the class of one, and one for the function of the other."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "keeping.py").write_text(Path(__file__).with_name("keeping.py").read_text())
+        for module in MODULES.values():
+            (folder / f"{module}.py").write_text(Path(__file__).with_name("keeping.py").read_text())
         self.cells = itertools.count()
         self.seeds = itertools.count(1)
         self.plan("", "")
         (folder / "results").mkdir()
         self.workers = {name: self.worker(name) for name in ("Keeping", "train")}
-        self.module: Any = None
+        self.modules: dict[str, Any] = {}
 
     def worker(self, name: str) -> Worker:
         objective = Objective("loss", "minimize")
-        return Worker(Job("s", f"keeping:{name}", (self.folder,), self.folder / "results", objective))
+        return Worker(Job("s", f"{MODULES[name]}:{name}", (self.folder,), self.folder / "results", objective))
 
     def plan(self, moment: str, carrier: str) -> None:
         (self.folder / "plan.json").write_text(json.dumps({"moment": moment, "carrier": carrier}))
@@ -60,15 +65,14 @@ class Project:
     def trial(self, cell: int, name: str) -> tuple[dict[str, list[Any]], TrialEnded]:
         """What a trial finds, by moment, and how it ends."""
         (self.folder / "looked.json").write_text("[]")
-        if self.module is not None:
-            sys.modules["keeping"] = self.module  # which a fixture of all tests has forgotten
+        sys.modules.update(self.modules)  # which a fixture of all tests has forgotten
         worker = self.workers[name]
         number = next(self.seeds)
         worker.take(Order(replace(assignment(epochs=2, seed=number, optimizer="sgd", cell=cell), trial=number)))
         end = None
         while end is None:
             end = worker.step().end
-        self.module = sys.modules["keeping"]
+        self.modules[MODULES[name]] = sys.modules[MODULES[name]]
         found: dict[str, list[Any]] = {}
         for moment, looked in json.loads((self.folder / "looked.json").read_text()):
             found.setdefault(moment, []).append(looked)
@@ -83,7 +87,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     for worker in made.workers.values():
         worker.close()
     sys.path[:] = path
-    sys.modules.pop("keeping", None)
+    for module in MODULES.values():
+        sys.modules.pop(module, None)
 
 
 CELLS = [(carrier, moment) for carrier in CARRIERS for moment in MOMENTS]
@@ -114,7 +119,7 @@ def test_what_is_found_again_is_what_a_fresh_process_has(project: Project) -> No
     project.plan("", "")
     first, _ = project.trial(next(project.cells), "Keeping")
     del sys.modules["keeping"]
-    project.module = None
+    project.modules.clear()
     project.workers = {name: project.worker(name) for name in project.workers}
     fresh, _ = project.trial(next(project.cells), "Keeping")
     for at, looks in first.items():
