@@ -7,10 +7,12 @@ methods, hooks and callbacks leave is restored when their trial ends.
 
 from __future__ import annotations
 
+import os
 import types
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -105,6 +107,7 @@ class MadeValues:
     def __init__(self) -> None:
         self._left: list[tuple[Home, str, Callable[[], Any]]] = []
         self.settings: settings.Values = {}  # settings of this process that they have changed
+        self.folder: Path | None = None  # the working folder, if they have changed it
 
     def take(self, pristine: Pristine, homes: Sequence[Home], names: Container[str]) -> None:
         """Remember the present values of these names."""
@@ -117,6 +120,8 @@ class MadeValues:
         """Restore these values in the modules and the settings, in place of those that other programs need."""
         put_back_made()
         settings.apply_settings(self.settings)
+        if self.folder is not None and self.folder.is_dir():
+            os.chdir(self.folder)
         homes = [*{home.name: home for home, *_ in self._left}.values()]
         names = {f"{home.name}.{name}" for home, name, _ in self._left}
         pristine = Pristine()
@@ -157,7 +162,7 @@ def making(author: object) -> Iterator[MadeValues]:
     trial may read it.
     """
     put_back_made()
-    pristine, made, were = Pristine(), MadeValues(), settings.read_settings()
+    pristine, made, were, folder_before = Pristine(), MadeValues(), settings.read_settings(), _find_folder()
     pristine.take(modules.find_homes(author))
     with _imported(author, pristine.take):
         try:
@@ -169,7 +174,17 @@ def making(author: object) -> Iterator[MadeValues]:
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
             made.settings = settings.find_changed_settings(were, settings.read_settings())
+            folder = _find_folder()
+            made.folder = None if folder == folder_before else folder
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
+
+
+def _find_folder() -> Path | None:
+    """Return the working folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
 
 
 def _remember(pristine: Pristine, homes: list[Home], names: set[str]) -> None:
