@@ -174,7 +174,7 @@ def show_plan(plan: Plan, target: Console) -> None:
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
         ascii_only = not has_blocks(target.encoding)
-        for line in _histogram_lines(plan.histograms, counts=spec.method == "grid", ascii_only=ascii_only):
+        for line in _histogram_lines(plan.histograms, counts=spec.search_method.enumerates, ascii_only=ascii_only):
             target.print(line, soft_wrap=True)
 
 

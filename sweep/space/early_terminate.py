@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class PopulationRules:
     quantile: float = 0.25  # the share of members replaced after each generation
     resample: float = 0.25  # the probability that a value is drawn anew instead of perturbed
     perturb: tuple[str, ...] = ()  # the parameters that are perturbed; empty: all numbers
-    method: Literal["pbt", "pb2"] = "pbt"  # with pb2, a model chooses the new values of numbers
+    method: str = "pbt"  # with pb2, a model chooses the new values of numbers
 
     @property
     def replaced(self) -> int:

@@ -19,8 +19,9 @@ from sweep.space.domains import list_choices
 from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
+from sweep.spec.search_methods import METHODS, SEARCHED
 from sweep.spec.validation import Document, KeyPath
-from sweep.text import counted
+from sweep.text import counted, join_words
 
 
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
@@ -107,7 +108,10 @@ class PopulationBlock(Block):
     )
 
 
-Method: TypeAlias = Literal["auto", "grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt", "pb2"]
+if TYPE_CHECKING:
+    MethodName: TypeAlias = str
+else:
+    MethodName = Literal[tuple(METHODS)]
 
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
@@ -146,14 +150,8 @@ Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, exampl
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
-BELIEVING = ("tpe", "random", "gp", "bayes", "pbt", "pb2")
-"""Methods that use a `prior`."""
-
 BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
 """Rules that compare trials with several objectives."""
-
-POPULATIONS = ("pbt", "pb2")
-"""Methods in which copies of better members replace others."""
 
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",
@@ -167,15 +165,13 @@ NOT_WITH_A_POPULATION = {
 """Keys that cannot be combined with a population, with the reasons."""
 
 
-def learns(method: str | None) -> bool:
-    """Return whether a method's suggestions depend on results; a searcher of the user's own counts as such."""
-    return method in ("auto", "tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
-
-
 REQUIRED = ("trainable", "parameters")
 SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
 """Keys of W&B files for W&B's server only; accepted and ignored."""
 
+_OTHER_NAMES = ", ".join(f"{row.name} is {row.same_as}" for row in METHODS.values() if row.same_as)
+_POPULATIONS = join_words([row.name for row in SEARCHED if row.population], "and")
+_WITH_PRIOR = join_words([row.name for row in SEARCHED if row.uses_prior], "and")
 _SERVER = Field(None, description="A key of W&B's server, without effect here.")
 
 
@@ -191,21 +187,21 @@ class SweepFile(Block):
     )
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")
-    method: Method | OwnPart | None = Field(
+    method: MethodName | OwnPart | None = Field(
         None,
-        description="How configurations are chosen; auto, the default, chooses the method and the rule; bayes is tpe, "
-        "module:Name a searcher of your own.",
+        description="How configurations are chosen; auto, the default, chooses the method and the rule; "
+        f"{_OTHER_NAMES}, module:Name a searcher of your own.",
     )
     population: PopulationBlock | None = Field(
         None,
-        description="Of methods pbt and pb2: how many members train, and when the worst are replaced.",
+        description=f"Of methods {_POPULATIONS}: how many members train, and when the worst are replaced.",
         examples=[{"size": 8, "interval": 2}],
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
     prior: Prior | None = Field(
         None,
-        description="Where you believe the best is, for gp, tpe and random: a value, or {value: 1e-3, confidence: "
-        "low}, which is medium if left out, or high.",
+        description=f"Where you believe the best is, for {_WITH_PRIOR}: a value, or {{value: 1e-3, confidence: low}}, "
+        "which is medium if left out, or high.",
     )
     baseline: Baseline | None = Field(
         None, description="The author's own configuration: trained with the same seeds, what the search has to beat."
