@@ -11,15 +11,10 @@ from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, list_choices
 from sweep.space.early_terminate import (
-    Asha,
-    AshaPromotion,
+    RULES,
     EarlyTermination,
-    FreezeThaw,
-    Median,
     NoTermination,
     Own,
-    Pasha,
-    PausingRule,
     PopulationRules,
     compute_decision_epochs,
     default_first_rung,
@@ -32,7 +27,6 @@ from sweep.spec.parameters import Entry
 from sweep.spec.resolved import Spec
 from sweep.spec.search_methods import AUTO, SEARCHED, STANDALONE, Method, find_method
 from sweep.spec.sweep_file import (
-    BY_NON_DOMINATED_RANK,
     HINTS,
     MAX_EPOCHS,
     MAX_SEED,
@@ -379,9 +373,10 @@ class SpecResolver:
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
             document.mistake(("method",), what, f"use {join_words(others, 'or')}")
         kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
-        if kind not in ("none", *BY_NON_DOMINATED_RANK):
+        if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
-            hint = f"use {' or '.join(BY_NON_DOMINATED_RANK)}, which compare them by non-dominated rank"
+            several = [rule.type for rule in RULES.values() if rule.scheduler_of_several and rule is not NoTermination]
+            hint = f"use {join_words(several, 'or')}, which compare them by non-dominated rank"
             document.mistake(("early_terminate", "type"), what, hint)
         for key, present in (
             (("stop_when",), file.stop_when is not None),
@@ -441,7 +436,7 @@ class SpecResolver:
         if document.found == before and "epochs" not in self.wrong:
             named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
-        if isinstance(rule, PausingRule) and not self.enumerates and not (file.run_cap or file.budget.trials):
+        if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
         return rule
@@ -454,14 +449,15 @@ class SpecResolver:
     def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
         """Set the first rung of a rule to its default if the file names none, and return the rule.
 
-        Only methods that learn and the rule `freeze_thaw` need this. For a method that learns, also add a note if the
-        rule decides at an epoch so early that ranks say little about the end.
+        For a method that learns, also add a note if the rule decides at an epoch so early that ranks say little about
+        the end.
         """
-        learning = self.learns
-        if isinstance(rule, Own | NoTermination) or not (learning or isinstance(rule, FreezeThaw)):
+        if isinstance(rule, Own | NoTermination):
             return rule
-        if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
-            rule = replace(rule, min_iter=default_first_rung(rule, epochs))
+        learning, follows = self.learns, rule.first_rung_by_epochs
+        if not self.names_first_rung and (follows == "always" or (follows == "if learning" and learning)):
+            first_rung = {"min_iter": default_first_rung(rule, epochs)}
+            rule = replace(rule, **first_rung)
         acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"

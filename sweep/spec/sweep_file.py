@@ -6,7 +6,7 @@ Also checks which keys can be used with parameter servers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
@@ -27,13 +27,13 @@ from sweep.text import counted, join_words
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
     """Return the pydantic block of a rule, with the rule's fields as keys."""
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
-    for name, kind in get_type_hints(rule).items():
-        if name != "type":
-            one = rule.__dataclass_fields__[name]
-            bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
-            number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
-            default = None if name == "min_iter" else one.default  # it depends on the method
-            keys[name] = number if default is not None else number | None, Field(default, description=about)
+    kinds = get_type_hints(rule)
+    for one in fields(rule):
+        bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
+        kind = kinds[one.name]
+        number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
+        default = None if one.name == "min_iter" else one.default  # it depends on the method
+        keys[one.name] = number if default is not None else number | None, Field(default, description=about)
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
 
@@ -74,11 +74,10 @@ def check_acts(
     why = ", the default, for the file names none" if is_default else ""
     hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
     acting = early_terminate.brackets(rule, epochs)
-    key = "max_iter" if isinstance(rule, early_terminate.Hyperband) and rule.max_iter else "min_iter"
-    if acting and not any(acting):
-        does = "pause" if isinstance(rule, early_terminate.PausingRule) else "stop"
+    if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
+        does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {counted(epochs, 'epoch')}{why}"
-        document.mistake((*path, key), what, f"{hint}, or remove early_terminate")
+        document.mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
         what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs{why}"
@@ -149,9 +148,6 @@ Prior: TypeAlias = Annotated[
 Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])]
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
-
-BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
-"""Rules that compare trials with several objectives."""
 
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",

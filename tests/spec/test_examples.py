@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweep.cli import main
-from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
+from sweep.space.early_terminate import RULES
 from sweep.spec import json_schema, load_spec
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.search_methods import SEARCHED
@@ -83,10 +83,7 @@ def test_every_distribution_has_an_example() -> None:
 def test_every_method_and_rule_has_an_example() -> None:
     specs = [load_spec(path, environment={}) for path in FILES]
     assert {spec.method for spec in specs} >= {method.name for method in SEARCHED if method.learns or method.population}
-    assert {type(spec.early_terminate) for spec in specs} == {
-        *(NoTermination, Asha, Hyperband, Median),
-        *(AshaPromotion, Pasha, FreezeThaw),
-    }
+    assert {type(spec.early_terminate) for spec in specs} == set(RULES.values())
 
 
 def test_the_wandb_file_keeps_its_meaning() -> None:

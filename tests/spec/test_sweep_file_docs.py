@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep.space.early_terminate import RULES
 from sweep.spec import blocks, parse_spec, sweep_file
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS
@@ -81,6 +82,13 @@ def describe(method: Method) -> list[str]:
 
 def test_the_methods_are_those_of_the_parser() -> None:
     check_table("method", [describe(method) for method in METHODS.values()])
+
+
+def test_the_rules_are_those_of_the_parser() -> None:
+    rows = []
+    for kind, rule in RULES.items():
+        rows.append([f"`{kind}`", rule.does, "any" if rule.scheduler_of_several else "one"])
+    check_table("`type`", rows)
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:
