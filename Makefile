@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test test-all check bench docs pictures package gpu compat clean
+.PHONY: sweep test test-all check bench docs pictures regenerate package gpu compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
@@ -30,6 +30,9 @@ docs: .venv/installed-docs ## The documentation site, into build/site; warnings 
 
 pictures: .venv/installed-test ## The documentation's pictures, of a real sweep; the report's needs Chromium on the PATH.
 	$(BIN)/python tools/pictures.py
+
+regenerate: .venv/installed-test ## Write anew what follows from the code: tables of the sweep file's page, its schema, its error messages.
+	SWEEP_REGENERATE=1 $(BIN)/python -m pytest -q tests/spec/test_sweep_file_docs.py tests/spec/test_examples.py tests/spec/test_wrong_files.py
 
 package: .venv/installed-test ## The source distribution and the wheel, into dist.
 	$(BIN)/python -m build

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-Z\\^_]|\x9b[0-?]*[ -/]*[@-~]")
@@ -36,6 +36,12 @@ def encodable(text: str, encoding: str = "utf-8") -> str:
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun: ``1 epoch``, ``1,200 epochs``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def join_words(words: Sequence[str], last: str) -> str:
+    """Join words for a sentence: ``tpe, gp or nsga2`` where ``last`` is "or"."""
+    *others, final = words
+    return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:

@@ -7,16 +7,23 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
 import sweep
 from sweep.cli import main
+from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance
+from sweep.runner.methods import build_searcher
+from sweep.searchers import Searcher
+from sweep.space import Space, early_terminate
+from sweep.space.objectives import Objective
+from sweep.spec.search_methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-SEARCHER, SCHEDULER, PAUSING, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SEARCHER, SCHEDULER, PAUSING, TESTS, HALTON, ROW, RULE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TRAINABLE = """
 from sweep.contract import EpochReported, Facts
 
@@ -43,6 +50,41 @@ early_terminate: my_search:Halfway
 epochs: 6
 run_cap: 12
 """
+
+
+@pytest.fixture
+def halton(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The method of the page as part of sweep: its module and its row."""
+    row = eval(ROW, {"Method": Method})
+    module = ModuleType("sweep.searchers.halton_search")
+    exec(HALTON, module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(METHODS, row.name, row)
+    return str(row.name)
+
+
+@pytest.mark.parametrize("test", [name for name in vars(SearcherConformance) if name.startswith("test_")])
+def test_a_method_in_sweep_itself_is_a_module_and_a_row(halton: str, test: str) -> None:
+    class TestHalton(SearcherConformance):
+        def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
+            return build_searcher(halton, space, objectives, seed)
+
+    getattr(TestHalton(), test)()
+
+
+def test_a_method_in_sweep_itself_begins_with_start_with(halton: str) -> None:
+    searcher = build_searcher(halton, SPACE, LOSS, 0, start_with=[{"lr": 1e-3}])
+    assert [searcher.suggest(number)["lr"] == 1e-3 for number in range(2)] == [True, False]
+
+
+def test_a_rule_in_sweep_itself_is_a_class_whose_fields_are_its_keys() -> None:
+    found = dict(vars(early_terminate))
+    exec(RULE, found)
+    rule = found["HalfwayRule"]
+    assert early_terminate.compute_decision_epochs(rule(), 10) == (5,)
+    assert early_terminate.compute_decision_epochs(rule(), 1) == ()
+    with pytest.raises(early_terminate.Misfit, match="min_trials"):
+        rule(min_trials=0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import WHOLE, EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
-from sweep.space.early_terminate import NoTermination, Own, PausingRule
+from sweep.space.early_terminate import NoTermination, Own
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
@@ -188,7 +188,7 @@ class Standing:
         self._pruned: Counter[int] = Counter()
         self._paused: dict[int, int] = {}  # trials paused by a stopping rule, and the epochs where they paused
         rule = outline.rule
-        acts = not isinstance(rule, NoTermination | Own | PausingRule)
+        acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; only used with repeats
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # pairs [second, epochs that ended in it]

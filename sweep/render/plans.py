@@ -18,7 +18,6 @@ from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import ExpectedRung, Offer
 from sweep.runner.throughput import Measured, SettingsCombination, Throughput
-from sweep.space.early_terminate import PausingRule
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST_SEEDS
@@ -174,7 +173,7 @@ def show_plan(plan: Plan, target: Console) -> None:
     if plan.histograms:
         target.print(f"values in {plan.looked_at}")
         ascii_only = not has_blocks(target.encoding)
-        for line in _histogram_lines(plan.histograms, counts=spec.method == "grid", ascii_only=ascii_only):
+        for line in _histogram_lines(plan.histograms, counts=spec.search_method.enumerates, ascii_only=ascii_only):
             target.print(line, soft_wrap=True)
 
 
@@ -306,7 +305,7 @@ def _describe_epochs(plan: Plan) -> str:
 
 def _describe_rungs(plan: Plan) -> str:
     rungs = plan.rungs
-    do = "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
+    do = "pause" if plan.spec.early_terminate.pauses else "be pruned"
     if not rungs:
         return ""
     if len(rungs) > _MANY_RUNGS:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import ParamSpec, TypeVar, get_args
+from typing import ParamSpec, TypeVar
 
 from msgspec import structs
 
@@ -21,14 +21,13 @@ from sweep.functions import load_part
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Factory, Searcher
-from sweep.searchers.points import first_new, grid_search, random_search, sobol_search, uniform_draws, uniform_numbers
-from sweep.searchers.population import Population
+from sweep.searchers.points import first_new, uniform_draws, uniform_numbers
 from sweep.space import Space
 from sweep.space.early_terminate import Own
 from sweep.space.initial_points import complete_starts, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
-from sweep.spec.sweep_file import POPULATIONS, Method
+from sweep.spec.search_methods import METHODS, STANDALONE
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -147,9 +146,6 @@ def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return means
 
 
-METHODS = tuple(name for name in get_args(Method) if name not in (*POPULATIONS, "auto"))
-
-
 def build_searcher(
     method: str | Factory,
     space: Space,
@@ -160,7 +156,8 @@ def build_searcher(
 ) -> Searcher:
     """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
 
-    With several ``repeats`` it suggests each configuration that many times.
+    With several ``repeats`` it suggests each configuration that many times. The searcher of a population has settings
+    of its own, so that only `searcher` can make it.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -172,40 +169,26 @@ def build_searcher(
 def _over_configurations(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
-    if method == "grid":
-        return grid_search(space, on_grid(space, start_with))
-    first = starting_points(space, start_with, seed)
-    match method:
-        case "random":
-            return random_search(space, seed, first)
-        case "sobol":
-            return sobol_search(space, seed, first)
-    inner = _learning(method, space, objectives, seed)
-    return StartingPoints(inner, first) if first else inner
+    if not isinstance(method, str):
+        return _begin_with(method(space, objectives, seed), starting_points(space, start_with, seed))
+    used = METHODS.get(method)
+    if used is None or not used.is_standalone:
+        known = [one.name for one in METHODS.values() if one.is_standalone]
+        raise InputError.one("method", f"unknown method {method!r}", did_you_mean(method, known))
+    if len(objectives) > 1 and not used.several_objectives:
+        others = [one.name for one in STANDALONE if one.learns and one.several_objectives]
+        raise InputError.one("method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}")
+    make_searcher = used.load_searcher()
+    if used.learns:
+        inner: Searcher = make_searcher(space, objectives, seed)
+        return _begin_with(inner, starting_points(space, start_with, seed))
+    first = on_grid(space, start_with) if used.enumerates else starting_points(space, start_with, seed)
+    stream: Searcher = make_searcher(space, seed, first)
+    return stream
 
 
-def _learning(method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-    match method:
-        case "tpe" | "bayes":
-            from sweep.searchers.optuna_search import OptunaSearcher
-
-            return OptunaSearcher("tpe", space, objectives, seed)
-        case "cmaes":
-            from sweep.searchers.cmaes_search import CmaesSearcher
-
-            return CmaesSearcher(space, objectives, seed)
-        case "gp":
-            from sweep.searchers.gp_search import GaussianProcessSearcher
-
-            return GaussianProcessSearcher(space, objectives, seed)
-        case "nsga2":
-            from sweep.searchers.optuna_search import OptunaSearcher
-
-            return OptunaSearcher("nsga2", space, objectives, seed)
-        case str():
-            raise InputError.one("method", f"unknown method {method!r}", did_you_mean(method, METHODS))
-        case own:
-            return own(space, objectives, seed)
+def _begin_with(searcher: Searcher, first: Sequence[Params]) -> Searcher:
+    return StartingPoints(searcher, first) if first else searcher
 
 
 Given = ParamSpec("Given")
@@ -224,7 +207,9 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
     """Return the searcher of a sweep's method. Raises `InputError` if it cannot be built."""
     if spec.population is not None:
         first = starting_points(spec.space, spec.start_with, spec.seed)
-        return Population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
+        make_population = spec.search_method.load_searcher()
+        population: Searcher = make_population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
+        return population
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.Searcher"

@@ -33,7 +33,6 @@ from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_c
 from sweep.space.early_terminate import Own
 from sweep.space.feasible_points import estimate_feasible_fraction
 from sweep.spec import Spec
-from sweep.spec.sweep_file import learns
 from sweep.spec.validation import describe_value
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
@@ -184,7 +183,8 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     began = time.monotonic()
     first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    allowed = estimate_feasible_fraction(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    draws = not spec.search_method.enumerates
+    allowed = estimate_feasible_fraction(spec.space) if spec.space.constraints and draws else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
@@ -236,7 +236,8 @@ def rehearse_course(
         return searcher, [Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics]
 
     objective, own = rehearsed.objectives[0], isinstance(spec.early_terminate, Own)
-    learning = method if learns(spec.method) and ":" not in spec.method else None  # one's own may take its time
+    used = spec.search_method
+    learning = method if used.learns and not used.is_own else None  # one's own may take its time
     try:
         return pricing.rehearse_scheduler(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
     except SweepError:
@@ -263,7 +264,7 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
     They are those to come or, if the method learns, random draws of the space.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
-    if spec.method == "grid":
+    if spec.search_method.enumerates:
         enough = MOST_GRID
     few = configurations is not None and configurations <= enough
     if searcher.foresees:

@@ -80,7 +80,7 @@ class Course:
     epochs: float | None  # of all trials together
 
 
-Method: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
+RehearsedMethod: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
 """Makes the searcher of a rehearsal, by its number, and how good configurations are in it by each objective."""
 
 
@@ -91,7 +91,7 @@ def rehearse_scheduler(
     trials: int | None,
     *,
     whole: bool = False,
-    method: Method | None = None,
+    method: RehearsedMethod | None = None,
     workers: int = 1,
 ) -> Course:
     """Rehearse a scheduler on ``trials`` trials of ``epochs`` epochs.

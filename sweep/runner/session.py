@@ -310,7 +310,8 @@ class Session:
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
-        if coordinator.exhausted and spec.method != "grid" and not spec.population and spec.space.cardinality is None:
+        ends_by_itself = spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
+        if coordinator.exhausted and not ends_by_itself:
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")

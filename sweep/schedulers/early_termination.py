@@ -6,34 +6,25 @@ The epochs at which each rule acts are in `sweep.space.early_terminate`, the rul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers import Factory, Scheduler, describe_reason
-from sweep.schedulers.non_dominated import (
-    NonDominatedOrder,
-    NonDominatedPromotionScheduler,
-    describe_losses,
-    describe_rank,
-)
-from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
+from sweep.schedulers.non_dominated import NonDominatedOrder, describe_losses, describe_rank
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
-    AshaPromotion,
     EarlyTermination,
-    FreezeThaw,
     Hyperband,
     Median,
-    NoTermination,
     Own,
-    Pasha,
     Rule,
 )
 from sweep.space.objectives import Objective
@@ -78,6 +69,9 @@ class RankHeaps:
 
 class NoScheduler:
     """Stops no trial."""
+
+    def __init__(self, *ignored: object) -> None:
+        """Initialize without the rule, the objective and the epochs that every scheduler is given."""
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return ()
@@ -129,7 +123,7 @@ class AshaScheduler(_Stopping[Asha]):
         if cutoff is None or -loss >= cutoff:
             return None
         self._stopped.add(event.trial)
-        return describe_reason("asha", self._objective, loss, event.epoch, -cutoff)
+        return describe_reason(self._rule.type, self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
         """Return the bracket of a trial, drawn by its number alone; brackets with more rungs are more likely."""
@@ -163,7 +157,7 @@ class NonDominatedAshaScheduler(AshaScheduler):
             return None
         self._stopped.add(event.trial)
         rank = describe_rank(order, event.trial, room)
-        return f"{describe_losses('asha', self._objective, losses, event.epoch)}, {rank}"
+        return f"{describe_losses(self._rule.type, self._objective, losses, event.epoch)}, {rank}"
 
 
 class _Rung:
@@ -231,7 +225,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
         cutoff = reached.upper
         if cutoff is None or judged <= cutoff:
             return None
-        return describe_reason("hyperband", self._objective, judged, event.epoch, cutoff)
+        return describe_reason(self._rule.type, self._objective, judged, event.epoch, cutoff)
 
 
 @dataclass(slots=True)
@@ -275,7 +269,7 @@ class MedianScheduler(_Stopping[Median]):
         if median is None or run.best <= median:
             return None
         self._stopped.add(event.trial)
-        return describe_reason("median", self._objective, run.best, event.epoch, median)
+        return describe_reason(self._rule.type, self._objective, run.best, event.epoch, median)
 
     def _advance(self, run: _Run, epoch: int, loss: float) -> None:
         if run.count:  # its mean stayed the same at epochs without an objective
@@ -296,22 +290,6 @@ def _median(means: RankHeaps) -> float | None:
     return (means.lower + means.upper) / 2
 
 
-SCHEDULERS: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
-    Asha: AshaScheduler,
-    AshaPromotion: PromotionScheduler,
-    FreezeThaw: FreezeThawScheduler,
-    Hyperband: HyperbandScheduler,
-    Median: MedianScheduler,
-    Pasha: PashaScheduler,
-}
-"""The scheduler class of each rule, which takes the rule, an objective and the epochs of a trial."""
-
-OF_SEVERAL_OBJECTIVES: Mapping[type[Rule], Callable[[Any, Objective, int], Scheduler]] = {
-    Asha: NonDominatedAshaScheduler,
-    AshaPromotion: NonDominatedPromotionScheduler,
-}
-
-
 def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs that an objective and its ``others`` judge.
 
@@ -321,9 +299,8 @@ def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, o
         if own is None:
             raise ValueError(f"{rule.target} is not loaded")
         return own(objective, epochs)
-    if isinstance(rule, NoTermination):
-        return NoScheduler()
-    kind = type(rule)
-    if objective.others and kind in OF_SEVERAL_OBJECTIVES:
-        return OF_SEVERAL_OBJECTIVES[kind](rule, objective, epochs)
-    return SCHEDULERS[kind](rule, objective, epochs)
+    target = rule.scheduler_of_several if objective.others else rule.scheduler
+    if not target:
+        raise ValueError(f"{rule.type} compares trials by one objective")
+    make_scheduler: Callable[[Rule, Objective, int], Scheduler] = pkgutil.resolve_name(target)
+    return make_scheduler(rule, objective, epochs)

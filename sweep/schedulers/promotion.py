@@ -112,10 +112,10 @@ class PromotionScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
-        kind, self._capped, min_completed = "pasha", False, 1
+        self._capped, min_completed = False, 1
         if isinstance(rule, AshaPromotion):
-            kind, self._capped, min_completed = "asha_promotion", rule.is_capped(several=False), rule.min_completed
-        super().__init__(kind, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
+            self._capped, min_completed = rule.is_capped(several=False), rule.min_completed
+        super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
         self._promoted = dict.fromkeys(self._rungs, 0)  # number of trials that have continued from each rung
@@ -235,7 +235,7 @@ class FreezeThawScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
-        super().__init__("freeze_thaw", objective, early_terminate.compute_decision_epochs(rule, epochs))
+        super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs))
         self._share = rule.share
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps

@@ -17,7 +17,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about features whose packages are not installed
     import cmaes
 
-from sweep.errors import InputError
 from sweep.events import JUDGED, Event, Params, Status, Value
 from sweep.searchers.points import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space import Parameter, Space
@@ -46,8 +45,6 @@ class CmaesSearcher:
     foresees = False
 
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
-        if len(objectives) > 1:
-            raise InputError.one("method", "cmaes optimizes one objective only", "method: nsga2, or tpe")
         self._space = space
         self._objective = objectives[0]
         self._seed = seed

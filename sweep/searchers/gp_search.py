@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from sweep.errors import InputError
 from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
 from sweep.searchers.curve_model import CurveModel, Results, fit_rungs
 from sweep.searchers.encoding import Encoding, Rows
@@ -94,8 +93,6 @@ class GaussianProcessSearcher:
     foresees = False
 
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0) -> None:
-        if len(objectives) > 1:
-            raise InputError.one("method", "gp optimizes one objective only", "method: tpe, or nsga2")
         self._space, self._objective, self._seed = space, objectives[0], seed
         self._encoding = Encoding(space)
         self._owners = self._encoding.owners

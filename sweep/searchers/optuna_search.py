@@ -82,13 +82,13 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
     raise TypeError(f"{domain} has no distribution")
 
 
-Method: TypeAlias = Literal["tpe", "nsga2"]
+SamplerName: TypeAlias = Literal["tpe", "nsga2"]
 
 Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]
 """The state of a trial in the study, its final values, and its metrics by epoch."""
 
 
-def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
+def build_sampler(method: SamplerName, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
     """Return a new sampler for one trial, with a random state from the seed; ``trials`` is the number known so far."""
     match method:
         case "tpe":
@@ -188,7 +188,7 @@ class OptunaSearcher:
 
     foresees = False
 
-    def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
+    def __init__(self, method: SamplerName, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         self._method = method
         self._space = space
         self._objectives = objectives
@@ -360,6 +360,16 @@ class OptunaSearcher:
         values = [objective.value(record.last) for objective in self._objectives]
         finite = [value for value in values if value is not None]
         return finite if len(finite) == len(values) else []
+
+
+def tpe_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
+    """Return a searcher by the tree-structured Parzen estimator."""
+    return OptunaSearcher("tpe", space, objectives, seed)
+
+
+def nsga2_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
+    """Return a searcher by the genetic algorithm NSGA-II."""
+    return OptunaSearcher("nsga2", space, objectives, seed)
 
 
 @dataclass(slots=True)

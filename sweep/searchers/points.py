@@ -130,8 +130,11 @@ class PointStream:
         """Ignore the event."""
 
 
-def grid_search(space: Space, first: Iterable[Params] = ()) -> PointStream:
-    """Return a searcher that suggests ``first``, then all other combinations in the order of the file."""
+def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
+    """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
+
+    They are the same for every ``seed``.
+    """
     points = space.grid()
 
     def find_next(number: int, tried: Collection[str]) -> Params | None:

@@ -1,4 +1,9 @@
-"""The rules by which trials stop early, pause, or train as a population, and the epochs at which they act."""
+"""The rules by which trials stop early, pause, or train as a population, and the epochs at which they act.
+
+Each rule is a class here: its type and its keys in the sweep file, the epochs at which it acts, and where its scheduler
+is. The sweep file, its JSON Schema, the schedulers and the documentation take from these classes what they know of
+rules. A new rule is a class here and its scheduler in `sweep.schedulers`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ class PopulationRules:
     quantile: float = 0.25  # the share of members replaced after each generation
     resample: float = 0.25  # the probability that a value is drawn anew instead of perturbed
     perturb: tuple[str, ...] = ()  # the parameters that are perturbed; empty: all numbers
-    method: Literal["pbt", "pb2"] = "pbt"  # with pb2, a model chooses the new values of numbers
+    method: str = "pbt"  # with pb2, a model chooses the new values of numbers
 
     @property
     def replaced(self) -> int:
@@ -63,9 +68,19 @@ class Rule:
     """Base class of the rules in a sweep file: each field is a key.
 
     The first line of a subclass's docstring is the rule's description in the JSON Schema.
+
+    ``scheduler`` is the ``module:Name`` of the class of its scheduler (`sweep.schedulers.Scheduler`), which is imported
+    only when a sweep uses the rule, and called with ``(rule, objective, epochs)``. ``scheduler_of_several`` is the same
+    for sweeps with several objectives; if it is empty, these are refused.
     """
 
     type: ClassVar[str]
+    does: ClassVar[str]  # for its row in docs/sweep_file.md
+    scheduler: ClassVar[str]
+    scheduler_of_several: ClassVar[str] = ""
+    pauses: ClassVar[bool] = False  # trials pause at its decision epochs, and may go on later
+    first_rung_by_epochs: ClassVar[Literal["never", "if learning", "always"]] = "never"
+    """Whether `min_iter` is `default_first_rung` if a file names none: never, with methods that learn, or always."""
 
     def __post_init__(self) -> None:
         """Raise `Misfit` for a value out of bounds, or for keys that exclude each other."""
@@ -74,6 +89,18 @@ class Rule:
             if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
                 raise Misfit(f"number {value}, expected from {low} to {high}", one.name)
         self.check()
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        """Return the epochs at which a trial of ``epochs`` epochs can stop or pause, for each bracket of the rule.
+
+        The last epoch is never among them, because stopping there would save nothing.
+        """
+        raise NotImplementedError  # each rule has its own
+
+    @property
+    def key_of_first_rung(self) -> str:
+        """The key that decides where the rule begins."""
+        return "min_iter"
 
     def check(self) -> None:
         """Raise `Misfit` for keys that exclude each other."""
@@ -87,6 +114,12 @@ class NoTermination(Rule):
     """Every trial trains all its epochs."""
 
     type: ClassVar = "none"
+    does: ClassVar = "every trial trains all its epochs"
+    scheduler: ClassVar = "sweep.schedulers.early_termination:NoScheduler"
+    scheduler_of_several: ClassVar = scheduler
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +131,18 @@ class Asha(Rule):
     """
 
     type: ClassVar = "asha"
+    does: ClassVar = "stops a trial at a rung unless it is among the best 1/eta that came there so far"
+    scheduler: ClassVar = "sweep.schedulers.early_termination:AshaScheduler"
+    scheduler_of_several: ClassVar = "sweep.schedulers.early_termination:NonDominatedAshaScheduler"
+    first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
     eta: float = _eta()
     brackets: int = _make_key_field(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        rungs = _list_rungs(self.min_iter, self.eta, min(epochs - 1, self.max_iter or epochs))
+        return tuple(_select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(self.brackets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +155,11 @@ class AshaPromotion(Rule):
     """
 
     type: ClassVar = "asha_promotion"
+    does: ClassVar = "lets it [pause](pausing.md) there until it is among them"
+    scheduler: ClassVar = "sweep.schedulers.promotion:PromotionScheduler"
+    scheduler_of_several: ClassVar = "sweep.schedulers.non_dominated:NonDominatedPromotionScheduler"
+    pauses: ClassVar = True
+    first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
     eta: float = _eta()
@@ -122,6 +168,10 @@ class AshaPromotion(Rule):
         "No more than 1/eta of the trials that came to a rung ever go on from it; by default with several metrics.",
     )
     min_completed: int = _make_key_field(1, "Trials that train to the end at least, once no other is left to start.", 1)
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        rungs = _list_rungs(self.min_iter, self.eta, min(epochs - 1, self.max_iter or epochs))
+        return (_select_epochs(map(math.ceil, rungs), epochs),)
 
     def is_capped(self, *, several: bool) -> bool:
         """Return whether the rule is capped in a sweep with one objective, or with several."""
@@ -138,11 +188,19 @@ class Pasha(Rule):
     """
 
     type: ClassVar = "pasha"
+    does: ClassVar = "the same, and the highest rung grows only while trials change ranks"
+    scheduler: ClassVar = "sweep.schedulers.promotion:PashaScheduler"
+    pauses: ClassVar = True
+    first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     eta: float = _eta()
     epsilon: float | None = _make_key_field(
         None, "Largest difference of the metric that counts as a tie; estimated from curves by default.", 0
     )
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        rungs = _list_rungs(self.min_iter, self.eta, epochs - 1)
+        return (_select_epochs(map(math.ceil, rungs), epochs),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +211,10 @@ class FreezeThaw(Rule):
     """
 
     type: ClassVar = "freeze_thaw"
+    does: ClassVar = "lets trials pause, and goes on with the one that is predicted to end best"
+    scheduler: ClassVar = "sweep.schedulers.promotion:FreezeThawScheduler"
+    pauses: ClassVar = True
+    first_rung_by_epochs: ClassVar = "always"
     min_iter: int = _make_key_field(
         1, "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.", 1
     )
@@ -160,6 +222,10 @@ class FreezeThaw(Rule):
     share: float = _make_key_field(
         0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
     )
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        rungs = _list_rungs(self.min_iter, self.eta, epochs - 1)
+        return (_select_epochs(map(math.ceil, rungs), epochs),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +238,26 @@ class Hyperband(Rule):
     """
 
     type: ClassVar = "hyperband"
+    does: ClassVar = "as in W&B: stops a trial at a bracket unless its best value is among the best 1/eta"
+    scheduler: ClassVar = "sweep.schedulers.early_termination:HyperbandScheduler"
     min_iter: int | None = _make_key_field(None, "First bracket, in epochs; later ones by factors of eta.", 1)
     max_iter: int | None = _make_key_field(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
     s: int | None = _make_key_field(None, "Number of brackets below max_iter.", 1, 100)
     eta: float = _eta("Factor between brackets; the best 1/eta of the trials go on.")
     strict: bool = _make_key_field(False, "Stop more trials, as in the original paper.")
+
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        if self.max_iter is not None and self.s is not None:
+            candidates = [int(self.max_iter / self.eta**k) for k in range(1, self.s + 1)]
+        elif self.min_iter is not None:
+            candidates = list(map(int, _list_rungs(self.min_iter, self.eta, epochs)))
+        else:
+            raise ValueError(f"not a rule: {self}")
+        return (_select_epochs(candidates, epochs),)
+
+    @property
+    def key_of_first_rung(self) -> str:
+        return "max_iter" if self.max_iter else "min_iter"
 
     def check(self) -> None:
         given = [key for key in ("min_iter", "max_iter", "s") if getattr(self, key) is not None]
@@ -193,13 +274,16 @@ class Median(Rule):
     """
 
     type: ClassVar = "median"
+    does: ClassVar = "stops a trial that is worse than the median of the others"
+    scheduler: ClassVar = "sweep.schedulers.early_termination:MedianScheduler"
+    first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_key_field(
         1, "First epoch at which a trial may stop: 1 by default, epochs / 9 rounded up with a method that learns.", 1
     )
     min_trials: int = _make_key_field(3, "Number of other trials it takes to compare with.", 1)
 
-
-PausingRule: TypeAlias = AshaPromotion | Pasha | FreezeThaw
+    def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
+        return (_select_epochs(range(self.min_iter, epochs), epochs),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,37 +291,19 @@ class Own:
     """The user's own rule, as module:Name; only the rule itself knows the epochs at which it acts."""
 
     target: str
+    pauses: ClassVar = False  # its scheduler says whether trials pause
 
 
-RULES = {one.type: one for one in (Asha, AshaPromotion, Pasha, FreezeThaw, Hyperband, Median, NoTermination)}
-EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | AshaPromotion | Pasha | FreezeThaw | Own
+_RULES: tuple[type[Rule], ...] = (Asha, AshaPromotion, Pasha, FreezeThaw, Hyperband, Median, NoTermination)
+RULES = {rule.type: rule for rule in _RULES}
+"""The rules by type, in the order in which messages and the documentation list them."""
+
+EarlyTermination: TypeAlias = Rule | Own
 
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
-    """Return the epochs at which a trial of ``epochs`` epochs can stop or pause, for each bracket of the rule.
-
-    The last epoch is never among them, because stopping there would save nothing.
-    """
-    match rule:
-        case NoTermination() | Own():
-            return ()
-        case Asha(min_iter, max_iter, eta, count):
-            rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
-            return tuple(_select_epochs(map(math.ceil, rungs[b:]), epochs) for b in range(count))
-        case AshaPromotion(min_iter, max_iter, eta):
-            rungs = _list_rungs(min_iter, eta, min(epochs - 1, max_iter or epochs))
-            candidates = list(map(math.ceil, rungs))
-        case Pasha(min_iter=min_iter, eta=eta) | FreezeThaw(min_iter=min_iter, eta=eta):
-            candidates = list(map(math.ceil, _list_rungs(min_iter, eta, epochs - 1)))
-        case Hyperband(max_iter=int(max_iter), s=int(s), eta=eta):
-            candidates = [int(max_iter / eta**k) for k in range(1, s + 1)]
-        case Hyperband(min_iter=int(min_iter), eta=eta):
-            candidates = list(map(int, _list_rungs(min_iter, eta, epochs)))
-        case Median(first):
-            candidates = list(range(first, epochs))
-        case _:
-            raise ValueError(f"not a rule: {rule}")
-    return (_select_epochs(candidates, epochs),)
+    """Return the rule's brackets (`Rule.compute_brackets`); () for the user's own, which only itself knows."""
+    return () if isinstance(rule, Own) else rule.compute_brackets(epochs)
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
@@ -251,7 +317,7 @@ def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
 
 
 def default_first_rung(rule: Rule, epochs: int) -> int:
-    """Return the ``min_iter`` with a method that learns, and of `FreezeThaw`, if a file names none.
+    """Return the ``min_iter`` of a rule whose first rung follows from the epochs, if a file names none.
 
     It is `earliest_ranking_epoch`, or an earlier epoch if the rule has more than two brackets, each with a rung of its
     own, or no rung that late.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +11,10 @@ from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, list_choices
 from sweep.space.early_terminate import (
-    Asha,
-    AshaPromotion,
+    RULES,
     EarlyTermination,
-    FreezeThaw,
-    Median,
     NoTermination,
     Own,
-    Pasha,
-    PausingRule,
     PopulationRules,
     compute_decision_epochs,
     default_first_rung,
@@ -29,22 +25,19 @@ from sweep.spec.automatic import Automatic
 from sweep.spec.blocks import Metric
 from sweep.spec.parameters import Entry
 from sweep.spec.resolved import Spec
+from sweep.spec.search_methods import AUTO, SEARCHED, STANDALONE, Method, find_method
 from sweep.spec.sweep_file import (
-    BELIEVING,
-    BY_NON_DOMINATED_RANK,
     HINTS,
     MAX_EPOCHS,
     MAX_SEED,
     NAME,
-    POPULATIONS,
     REQUIRED,
     SERVER_KEYS,
     SweepFile,
-    learns,
 )
 from sweep.spec.validation import Document, KeyPath, describe_value, dotted, expectation, schema_of, validate_parts
 from sweep.store.sweep_info import maximizes
-from sweep.text import did_you_mean
+from sweep.text import did_you_mean, join_words
 
 
 class SpecResolver:
@@ -59,6 +52,23 @@ class SpecResolver:
         self.automatic = self.choose_method()
         if self.automatic is not None:
             self.file = self.file.model_copy(update={"method": self.automatic.method})
+        # None if the file names none that is known
+        self.method = None if self.file.method is None else find_method(self.file.method)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the file names a method that learns."""
+        return self.method is not None and self.method.learns
+
+    @property
+    def enumerates(self) -> bool:
+        """Whether the file names a method that tries every combination."""
+        return self.method is not None and self.method.enumerates
+
+    @property
+    def is_population(self) -> bool:
+        """Whether the file names a method whose trials are members of a population."""
+        return self.method is not None and self.method.population
 
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
@@ -73,7 +83,7 @@ class SpecResolver:
         self.check_reduction()
         before = document.found
         entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
-        if file.method == "grid":
+        if self.enumerates:
             parameters.check_grid(entries, document)
         sweep_file.check_parameter_server(file, entries, document)
         self.notes += parameters.note_unusual_values(entries, document)
@@ -89,13 +99,13 @@ class SpecResolver:
             self.check_space(space, entries)
         rule = self.early_termination(entries)
         population = self.population(entries)
-        if space is None or document.mistakes or file.trainable is None or file.method is None:
+        if space is None or document.mistakes or file.trainable is None or self.method is None:
             return None
         return Spec(
             name=name,
             description=file.description or "",
             trainable=file.trainable,
-            method="tpe" if file.method == "bayes" else file.method,
+            method=self.method.same_as or self.method.name,
             metrics=metrics,
             space=space,
             constraints=tuple(one for text, one in read.items() if text not in expressions),
@@ -128,7 +138,7 @@ class SpecResolver:
     def choose_method(self) -> Automatic | None:
         """Return what suits a file that leaves the method to sweep; None for one that names it."""
         file = self.file
-        if file.method not in (None, "auto") or "method" in self.wrong:
+        if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
         return automatic.choose_automatically(
             objectives=len(file.metrics or (0,)),
@@ -140,11 +150,12 @@ class SpecResolver:
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return the settings of a population, None for other methods; note keys that cannot be combined with one."""
-        file, document = self.file, self.document
-        if file.method not in POPULATIONS:
+        file, document, method = self.file, self.document, self.method
+        if method is None or not method.population:
             if file.population is not None:
                 what = f"method {file.method} has no population"
-                document.mistake(("population",), what, "write method: pbt or pb2, or remove it", at_key=True)
+                hint = f"write method: {_alternatives(one for one in SEARCHED if one.population)}, or remove it"
+                document.mistake(("population",), what, hint, at_key=True)
             return None
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
@@ -165,7 +176,7 @@ class SpecResolver:
         if "epochs" in known:
             what = "is a parameter, and all members of a population train as long"
             document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
-        self.check_moved(entries, block.perturb)
+        self.check_moved(method, entries, block.perturb)
         return PopulationRules(
             size=block.size,
             interval=block.interval,
@@ -173,26 +184,28 @@ class SpecResolver:
             quantile=block.quantile,
             resample=block.resample,
             perturb=block.perturb,
-            method="pb2" if file.method == "pb2" else "pbt",
+            method=method.name,
         )
 
-    def check_moved(self, entries: list[Entry], perturb: tuple[str, ...]) -> None:
-        """Note a population whose copies could not change anything; pb2 changes only numbers."""
-        method, numbers = self.file.method, {entry.name for entry in entries if isinstance(entry.domain, Range)}
-        what = f"{method} moves numbers that have a range, and "
+    def check_moved(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
+        """Note a population whose copies could not change anything."""
+        numbers = {entry.name for entry in entries if isinstance(entry.domain, Range)}
+        what = f"{method.name} moves numbers that have a range, and "
+        others = _alternatives(one for one in SEARCHED if one.population and not one.moves_numbers_only)
         if not perturb and not numbers:
-            use = "name what copies change: population: {perturb: [...]}"
-            hint = use if method == "pbt" else "give a parameter min and max, or use pbt and population.perturb"
+            hint = "name what copies change: population: {perturb: [...]}"
+            if method.moves_numbers_only:
+                hint = f"give a parameter min and max, or use {others} and population.perturb"
             self.document.mistake(("method",), f"{what}no parameter is one", hint)
-        elif method == "pb2" and perturb and not numbers & set(perturb):
-            hint = "name a parameter that has min and max, or use pbt"
+        elif method.moves_numbers_only and perturb and not numbers & set(perturb):
+            hint = f"name a parameter that has min and max, or use {others}"
             self.document.mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
 
     def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
         """Return the parameters with the author's beliefs (`prior`)."""
         file, document = self.file, self.document
-        if file.prior and file.method is not None and file.method not in BELIEVING:
-            hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
+        if file.prior and self.method is not None and not self.method.uses_prior:
+            hint = f"write method: {_alternatives(one for one in STANDALONE if one.uses_prior)}, or remove it"
             document.mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
         beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
@@ -211,7 +224,7 @@ class SpecResolver:
         for key, metric in named:
             if metric and metric.impute_while_running not in ("false", False):
                 keys.append(f"{key}.impute_while_running")
-            if metric and metric.impute is not None and not learns(self.file.method):
+            if metric and metric.impute is not None and not self.learns:
                 keys.append(f"{key}.impute")
         return tuple(dict.fromkeys(keys))
 
@@ -234,9 +247,10 @@ class SpecResolver:
                 self.missing(key, "W&B's program is not run; name a class instead" if program else "")
 
     def check_learns(self) -> None:
-        if self.file.warm_start and self.file.method is not None and not learns(self.file.method):
+        if self.file.warm_start and self.method is not None and not self.learns:
             what = f"method {self.file.method} learns nothing from earlier sweeps"
-            self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
+            hint = f"remove it, or use {_alternatives(one for one in SEARCHED if one.learns)}"
+            self.document.mistake(("warm_start",), what, hint, at_key=True)
 
     def name(self) -> str:
         name = self.file.name or Path(self.document.source).stem
@@ -263,9 +277,9 @@ class SpecResolver:
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
-            method = file.method if self.automatic is None else "auto"
+            method = file.method if self.automatic is None else AUTO
             reason = "early_terminate" if file.early_terminate else f"method {method}"
-            if file.early_terminate or learns(file.method) or file.method in POPULATIONS:
+            if file.early_terminate or self.learns or self.is_population:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
@@ -353,14 +367,16 @@ class SpecResolver:
 
     def check_single_objective(self) -> None:
         file, document = self.file, self.document
-        if file.method == "cmaes":
-            document.mistake(
-                ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
-            )
+        method = self.method
+        if method is not None and not method.several_objectives and not method.population:
+            what = f"{method.name} optimizes a single metric, but metrics lists several"
+            others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
+            document.mistake(("method",), what, f"use {join_words(others, 'or')}")
         kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
-        if kind not in ("none", *BY_NON_DOMINATED_RANK):
+        if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
-            hint = f"use {' or '.join(BY_NON_DOMINATED_RANK)}, which compare them by non-dominated rank"
+            several = [rule.type for rule in RULES.values() if rule.scheduler_of_several and rule is not NoTermination]
+            hint = f"use {join_words(several, 'or')}, which compare them by non-dominated rank"
             document.mistake(("early_terminate", "type"), what, hint)
         for key, present in (
             (("stop_when",), file.stop_when is not None),
@@ -371,8 +387,7 @@ class SpecResolver:
                 document.mistake(key, "needs a single metric, but metrics lists several", at_key=True)
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
-        file, document = self.file, self.document
-        grid = file.method == "grid"
+        file, document, method = self.file, self.document, self.method
         places: dict[str, KeyPath] = {}
         of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
@@ -382,15 +397,15 @@ class SpecResolver:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
         before = document.found
-        if file.method == "cmaes" and not any(parameter.adaptable for parameter in space.parameters):
-            what = "cmaes needs an unconditional numeric parameter, and there is none"
-            document.mistake(("method",), what, "use tpe")
-        configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if method is not None and method.need is not None and not method.need.is_met(space):
+            what = f"{method.name} needs {method.need.what}, and there is none"
+            document.mistake(("method",), what, method.need.hint)
+        configurations.check_satisfiable(space, places, ("constraints",), document, grid=self.enumerates)
         if document.found == before:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
             self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         self.check_budget()
-        if file.method in (None, *POPULATIONS) or grid or document.found > before:
+        if method is None or self.is_population or self.enumerates or document.found > before:
             return
         if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
             until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
@@ -421,7 +436,7 @@ class SpecResolver:
         if document.found == before and "epochs" not in self.wrong:
             named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
-        if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
+        if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
         return rule
@@ -434,14 +449,15 @@ class SpecResolver:
     def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
         """Set the first rung of a rule to its default if the file names none, and return the rule.
 
-        Only methods that learn and the rule `freeze_thaw` need this. For a method that learns, also add a note if the
-        rule decides at an epoch so early that ranks say little about the end.
+        For a method that learns, also add a note if the rule decides at an epoch so early that ranks say little about
+        the end.
         """
-        learning = learns(self.file.method)
-        if isinstance(rule, Own | NoTermination) or not (learning or isinstance(rule, FreezeThaw)):
+        if isinstance(rule, Own | NoTermination):
             return rule
-        if isinstance(rule, Asha | AshaPromotion | Pasha | FreezeThaw | Median) and not self.names_first_rung:
-            rule = replace(rule, min_iter=default_first_rung(rule, epochs))
+        learning, follows = self.learns, rule.first_rung_by_epochs
+        if not self.names_first_rung and (follows == "always" or (follows == "if learning" and learning)):
+            first_rung = {"min_iter": default_first_rung(rule, epochs)}
+            rule = replace(rule, **first_rung)
         acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
@@ -463,3 +479,8 @@ class SpecResolver:
             self.document.mistake(entry.path, what, at_key=True)
             return self.file.epochs
         return max(*counts, self.file.epochs if entry.condition else 0)
+
+
+def _alternatives(methods: Iterable[Method]) -> str:
+    """Return the names of methods for a hint."""
+    return join_words([method.name for method in methods], "or")

@@ -14,6 +14,7 @@ from sweep.space.initial_points import count_points_off_grid, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
+from sweep.spec.search_methods import Method, find_method
 from sweep.spec.validation import flow
 from sweep.text import printable
 
@@ -53,13 +54,18 @@ class Spec:
     start_with: tuple[Params, ...] = ()
     baseline: Params | None = None
     confirm: Confirm | None = None
-    population: PopulationRules | None = None  # of methods pbt and pb2
+    population: PopulationRules | None = None  # of a method that has one
     names_first_rung: bool = field(default=True, compare=False)  # whether the file has early_terminate.min_iter
     chosen: tuple[str, ...] = field(default=(), compare=False)  # lines on the method and the rule that auto chose
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's keys without effect, for one note
     notes: tuple[str, ...] = field(default=(), compare=False)  # about settings that are valid but probably not intended
     # ``file:line: path`` of parameters and values, by name or path
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def search_method(self) -> Method:
+        """What is known of the method: its row in the table of methods."""
+        return find_method(self.method)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -76,7 +82,7 @@ class Spec:
         """The number of configurations to try; None if only time or epochs limit it."""
         if self.population is not None:
             return self.population.most_trials
-        if self.method == "grid":
+        if self.search_method.enumerates:
             more = count_points_off_grid(self.space, on_grid(self.space, self.start_with))
             size: int | None = self.space.grid_size() + more
         else:
@@ -104,7 +110,7 @@ class Spec:
         """The maximum number of trials that a worker trains at once, as one program."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
-            return FUSED_OF_LEARNING if sweep_file.learns(self.method) else FUSED
+            return FUSED_OF_LEARNING if self.search_method.learns else FUSED
         return fuse if isinstance(fuse, int) and fuse else 1
 
     @property

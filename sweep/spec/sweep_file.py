@@ -6,7 +6,7 @@ Also checks which keys can be used with parameter servers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
@@ -19,20 +19,21 @@ from sweep.space.domains import list_choices
 from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
+from sweep.spec.search_methods import METHODS, SEARCHED
 from sweep.spec.validation import Document, KeyPath
-from sweep.text import counted
+from sweep.text import counted, join_words
 
 
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
     """Return the pydantic block of a rule, with the rule's fields as keys."""
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
-    for name, kind in get_type_hints(rule).items():
-        if name != "type":
-            one = rule.__dataclass_fields__[name]
-            bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
-            number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
-            default = None if name == "min_iter" else one.default  # it depends on the method
-            keys[name] = number if default is not None else number | None, Field(default, description=about)
+    kinds = get_type_hints(rule)
+    for one in fields(rule):
+        bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
+        kind = kinds[one.name]
+        number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
+        default = None if one.name == "min_iter" else one.default  # it depends on the method
+        keys[one.name] = number if default is not None else number | None, Field(default, description=about)
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
 
@@ -73,11 +74,10 @@ def check_acts(
     why = ", the default, for the file names none" if is_default else ""
     hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
     acting = early_terminate.brackets(rule, epochs)
-    key = "max_iter" if isinstance(rule, early_terminate.Hyperband) and rule.max_iter else "min_iter"
-    if acting and not any(acting):
-        does = "pause" if isinstance(rule, early_terminate.PausingRule) else "stop"
+    if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
+        does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {counted(epochs, 'epoch')}{why}"
-        document.mistake((*path, key), what, f"{hint}, or remove early_terminate")
+        document.mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
         what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs{why}"
@@ -107,7 +107,10 @@ class PopulationBlock(Block):
     )
 
 
-Method: TypeAlias = Literal["auto", "grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt", "pb2"]
+if TYPE_CHECKING:
+    MethodName: TypeAlias = str
+else:
+    MethodName = Literal[tuple(METHODS)]
 
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
@@ -146,15 +149,6 @@ Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, exampl
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
-BELIEVING = ("tpe", "random", "gp", "bayes", "pbt", "pb2")
-"""Methods that use a `prior`."""
-
-BY_NON_DOMINATED_RANK = ("asha", "asha_promotion")
-"""Rules that compare trials with several objectives."""
-
-POPULATIONS = ("pbt", "pb2")
-"""Methods in which copies of better members replace others."""
-
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",
     "run_cap": "population.size says how many train",
@@ -167,15 +161,13 @@ NOT_WITH_A_POPULATION = {
 """Keys that cannot be combined with a population, with the reasons."""
 
 
-def learns(method: str | None) -> bool:
-    """Return whether a method's suggestions depend on results; a searcher of the user's own counts as such."""
-    return method in ("auto", "tpe", "bayes", "gp", "cmaes", "nsga2") or ":" in (method or "")
-
-
 REQUIRED = ("trainable", "parameters")
 SERVER_KEYS = ("apiVersion", "command", "controller", "entity", "image_uri", "job", "kind", "program", "project")
 """Keys of W&B files for W&B's server only; accepted and ignored."""
 
+_OTHER_NAMES = ", ".join(f"{row.name} is {row.same_as}" for row in METHODS.values() if row.same_as)
+_POPULATIONS = join_words([row.name for row in SEARCHED if row.population], "and")
+_WITH_PRIOR = join_words([row.name for row in SEARCHED if row.uses_prior], "and")
 _SERVER = Field(None, description="A key of W&B's server, without effect here.")
 
 
@@ -191,21 +183,21 @@ class SweepFile(Block):
     )
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")
-    method: Method | OwnPart | None = Field(
+    method: MethodName | OwnPart | None = Field(
         None,
-        description="How configurations are chosen; auto, the default, chooses the method and the rule; bayes is tpe, "
-        "module:Name a searcher of your own.",
+        description="How configurations are chosen; auto, the default, chooses the method and the rule; "
+        f"{_OTHER_NAMES}, module:Name a searcher of your own.",
     )
     population: PopulationBlock | None = Field(
         None,
-        description="Of methods pbt and pb2: how many members train, and when the worst are replaced.",
+        description=f"Of methods {_POPULATIONS}: how many members train, and when the worst are replaced.",
         examples=[{"size": 8, "interval": 2}],
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
     prior: Prior | None = Field(
         None,
-        description="Where you believe the best is, for gp, tpe and random: a value, or {value: 1e-3, confidence: "
-        "low}, which is medium if left out, or high.",
+        description=f"Where you believe the best is, for {_WITH_PRIOR}: a value, or {{value: 1e-3, confidence: low}}, "
+        "which is medium if left out, or high.",
     )
     baseline: Baseline | None = Field(
         None, description="The author's own configuration: trained with the same seeds, what the search has to beat."

@@ -176,7 +176,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-MANY = 11
+MANY = 15
 """If there are more choices than this and a hint names a likely one, the choices are not listed."""
 
 _KINDS = {

@@ -17,6 +17,7 @@ from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.objectives import Objective
 from sweep.spec import parse_spec
+from sweep.spec.search_methods import STANDALONE, find_method
 from sweep.store import log as store_log
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
@@ -34,7 +35,6 @@ run_cap: 10
 max_failures: 99
 early_terminate: {rule}
 """
-METHODS = ("grid", "random", "sobol", "tpe", "gp", "cmaes", "nsga2")
 RULES = {
     "none": "{type: none}",
     "asha": "{type: asha, min_iter: 1, eta: 2}",
@@ -50,9 +50,9 @@ TOLD = {
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [method.name for method in STANDALONE])
 def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str, rule: str) -> None:
-    count = ", count: 5" if method == "grid" else ""
+    count = ", count: 5" if find_method(method).enumerates else ""
     spec = parse_spec(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
     job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize"))
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)

@@ -20,11 +20,12 @@ from sweep.conformance.searchers import (
 )
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.runner.methods import METHODS, Repeated, build_searcher, starting_points
+from sweep.runner.methods import Repeated, build_searcher, starting_points
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
+from sweep.spec.search_methods import STANDALONE, find_method
 
 LINE = Space((Parameter("x", Uniform(0, 1)),))
 
@@ -34,8 +35,20 @@ def test_an_unknown_method_is_named_with_the_nearest() -> None:
         build_searcher("radnom", LINE, LOSS, 0)
 
 
+@pytest.mark.parametrize("method", ["auto", "pbt", "my_search:Climb"])
+def test_a_method_that_is_not_built_from_a_space_alone_is_refused(method: str) -> None:
+    with pytest.raises(InputError, match=f"unknown method '{method}'"):
+        build_searcher(method, LINE, LOSS, 0)
+
+
+@pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.several_objectives])
+def test_several_objectives_are_refused_by_methods_for_one(method: str) -> None:
+    both = (*LOSS, Objective("accuracy", "maximize"))
+    with pytest.raises(InputError, match=f"{method} optimizes one objective only; method: tpe, or nsga2"):
+        build_searcher(method, LINE, both, 0)
+
+
 def test_bayes_is_tpe() -> None:
-    assert "bayes" in METHODS
     assert build_searcher("bayes", LINE, LOSS, 3).suggest(0) == build_searcher("tpe", LINE, LOSS, 3).suggest(0)
 
 
@@ -46,7 +59,7 @@ def test_only_repeats_are_wrapped() -> None:
 
 WHOLE = {"lr": 3e-4, "decay": 5e-5, "optimizer": "sgd", "momentum": 0.9, "units": 16, "schedule": "step"}
 PART = {"optimizer": "adam", "units": 32}
-every_method = pytest.mark.parametrize("method", [m for m in METHODS if m != "bayes"])
+every_method = pytest.mark.parametrize("method", [m.name for m in STANDALONE])
 
 
 def suggested(log: list[Event]) -> list[Params]:
@@ -60,7 +73,7 @@ def test_they_come_first_and_only_once(method: str) -> None:
     assert tried[0] == {**WHOLE, "warm": 3e-4 / 10}
     assert PART.items() <= tried[1].items()
     assert len({key(params) for params in tried}) == len(tried)
-    for params in tried[:1] if method == "grid" else tried:  # a grid's first is not one of its own points
+    for params in tried[:1] if find_method(method).enumerates else tried:  # a grid's first is not one of its own points
         assert_belongs(params, SPACE)
 
 

@@ -16,6 +16,7 @@ import sweep
 from sweep.backends import checkpoints
 from sweep.cli import main
 from sweep.events import PAUSES, EpochReported, Event, Status, TrialEnded
+from sweep.space.early_terminate import RULES
 from sweep.store import log as store_log
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ class Walk(walk.Walk):
     def facts(self):
         return walk.Facts(node="here", data="none", extends=True)
 """
-TYPES = ("asha_promotion", "pasha", "freeze_thaw")
+TYPES = tuple(kind for kind, rule in RULES.items() if rule.pauses)
 COLUMNS = ["trial", "status", "status_reason", "epochs", "metric.loss"]
 
 

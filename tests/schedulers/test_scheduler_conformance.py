@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 import random
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
-from sweep.schedulers import Scheduler
+from sweep.schedulers import Pausing, Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
@@ -22,10 +23,11 @@ from sweep.space.early_terminate import (
     Median,
     NoTermination,
     Pasha,
+    Rule,
 )
 from sweep.space.objectives import Objective
 
-RULES: dict[str, EarlyTermination] = {
+RULES: dict[str, Rule] = {
     "none": NoTermination(),
     "asha": Asha(min_iter=1, eta=3),
     "asha fine": Asha(min_iter=1, eta=1.3),
@@ -34,7 +36,7 @@ RULES: dict[str, EarlyTermination] = {
     "hyperband": Hyperband(min_iter=2, eta=3),
     "hyperband strict": Hyperband(max_iter=12, s=2, eta=2, strict=True),
 }
-PAUSING: dict[str, EarlyTermination] = {
+PAUSING: dict[str, Rule] = {
     "asha_promotion": AshaPromotion(min_iter=1, eta=3),
     "asha_promotion fine": AshaPromotion(min_iter=1, eta=1.3),
     "asha_promotion late": AshaPromotion(min_iter=2, max_iter=4, eta=2),
@@ -48,6 +50,33 @@ every_pausing = pytest.mark.parametrize("rule", PAUSING.values(), ids=PAUSING)
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 every_active = pytest.mark.parametrize("rule", list(RULES.values())[1:], ids=list(RULES)[1:])
 every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
+
+
+def test_every_rule_is_tested() -> None:
+    assert {rule.type for rule in RULES.values()} == {kind for kind, r in early_terminate.RULES.items() if not r.pauses}
+    assert {rule.type for rule in PAUSING.values()} == {kind for kind, r in early_terminate.RULES.items() if r.pauses}
+
+
+@pytest.mark.parametrize("rule", early_terminate.RULES.values(), ids=early_terminate.RULES)
+def test_each_scheduler_is_found(rule: type[Rule]) -> None:
+    for target in filter(None, (rule.scheduler, rule.scheduler_of_several)):
+        assert target.startswith("sweep.schedulers.")
+        assert callable(pkgutil.resolve_name(target))
+
+
+@pytest.mark.parametrize("rule", [*RULES.values(), *PAUSING.values()], ids=[*RULES, *PAUSING])
+def test_a_rule_pauses_if_the_table_says_so(rule: Rule) -> None:
+    assert isinstance(build_one(rule), Pausing) == rule.pauses
+
+
+@pytest.mark.parametrize("rule", [*RULES.values(), *PAUSING.values()], ids=[*RULES, *PAUSING])
+def test_several_objectives_are_refused_by_rules_for_one(rule: Rule) -> None:
+    both = Objective("m", "minimize", others=(Objective("n", "minimize"),))
+    if rule.scheduler_of_several:
+        assert build_scheduler(rule, both, EPOCHS).decision_epochs(EPOCHS) == build_one(rule).decision_epochs(EPOCHS)
+    else:
+        with pytest.raises(ValueError, match=f"{rule.type} compares trials by one objective"):
+            build_scheduler(rule, both, EPOCHS)
 
 
 def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOCHS) -> Scheduler:

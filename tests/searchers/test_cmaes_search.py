@@ -7,7 +7,6 @@ from statistics import fmean
 import pytest
 
 from sweep.conformance.searchers import drive, ended, epoch, started, trial
-from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.cmaes_search import CmaesSearcher
 from sweep.space import Condition, OneOf, Parameter, Space
@@ -101,8 +100,3 @@ def test_a_space_without_numbers_is_searched_at_random() -> None:
     space = Space((Parameter("c", Categorical(("a", "b", "d"))), Parameter("n", IntUniform(1, 3), when=when)))
     log = drive(CmaesSearcher(space, LOSS, 0), 9, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
     assert len(points(log)) == 5
-
-
-def test_it_is_for_one_objective() -> None:
-    with pytest.raises(InputError, match="one objective only"):
-        CmaesSearcher(PLANE, (*LOSS, Objective("accuracy", "maximize")), 0)

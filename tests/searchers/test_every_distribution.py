@@ -11,10 +11,11 @@ import pytest
 
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
-from sweep.runner.methods import METHODS, build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.space.domains import IntUniform, Range, contains, get_domain_bounds, list_choices
 from sweep.spec import parse_spec
 from sweep.spec.distributions import DISTRIBUTIONS
+from sweep.spec.search_methods import STANDALONE
 
 BLOCKS = {
     "constant": {"value": 3},
@@ -49,7 +50,7 @@ def test_there_is_a_case_for_each() -> None:
     assert BLOCKS.keys() == DISTRIBUTIONS.keys()
 
 
-@pytest.mark.parametrize("method", [m for m in METHODS if m not in ("bayes", "grid")])
+@pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.enumerates])
 def test_draws(method: str) -> None:
     parameters = {name: {"distribution": name, **block} for name, block in BLOCKS.items()}
     file = {"trainable": "m:M", "method": method, "run_cap": TRIALS, "metric": {"name": "loss"}}

@@ -11,7 +11,6 @@ import pytest
 from msgspec import structs
 
 from sweep.conformance.searchers import LOSS, SPACE, drive, ended, epoch, started, trial
-from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.searchers.gp_search import END, GaussianProcessSearcher
@@ -70,12 +69,6 @@ def test_trials_that_run_at_once_do_not_crowd() -> None:
     assert len(out) == 8
     assert min(gaps) > 1e-3
     assert len(points(log)) == 12
-
-
-def test_several_objectives_are_refused() -> None:
-    both = (*LOSS, Objective("size", "minimize"))
-    with pytest.raises(InputError, match="gp optimizes one objective only; method: tpe, or nsga2"):
-        build_searcher("gp", PLANE, both, 0)
 
 
 def test_a_rung_is_where_trials_pause_and_all_that_came_there_count() -> None:

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
-from sweep.searchers.optuna_search import Method, OptunaSearcher, list_common_distributions
+from sweep.searchers.optuna_search import OptunaSearcher, SamplerName, list_common_distributions
 from sweep.searchers.optuna_storage import ToldTrials
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
@@ -199,7 +199,7 @@ UNIT = FloatDistribution(0, 1)
 LINE = Space((Parameter("x", Uniform(-1, 1)),))
 
 
-def told(events: list[Event], space: Space = LINE, method: Method = "tpe") -> list[FrozenTrial]:
+def told(events: list[Event], space: Space = LINE, method: SamplerName = "tpe") -> list[FrozenTrial]:
     searcher = OptunaSearcher(method, space, LOSS, 0)
     for event in events:
         searcher.observe(event)
@@ -283,7 +283,7 @@ def test_nsga2_reaches_its_second_generation_also_in_a_replay() -> None:
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2"])
-def test_several_objectives_with_every_state(method: Method) -> None:
+def test_several_objectives_with_every_state(method: SamplerName) -> None:
     states = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Status.OOM]
 
     def outcome(number: int, params: Params) -> list[Event]:
@@ -328,7 +328,7 @@ def test_tpe_keeps_away_from_where_another_trial_runs() -> None:
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2"])
-def test_what_trials_have_in_common_is_what_optuna_would_find(method: Method) -> None:
+def test_what_trials_have_in_common_is_what_optuna_would_find(method: SamplerName) -> None:
     space = Space(
         (
             Parameter("z", Uniform(0, 1)),

@@ -109,7 +109,7 @@ def test_a_stream_is_told_what_it_gave() -> None:
 
 def test_a_grid_is_in_file_order() -> None:
     space = Space((Parameter("a", IntUniform(1, 2)), Parameter("b", Categorical(("x", "y")))))
-    searcher = grid_search(space)
+    searcher = grid_search(space, 0)
     assert [searcher.suggest(n) for n in range(5)] == [
         {"a": 1, "b": "x"},
         {"a": 1, "b": "y"},

@@ -11,7 +11,6 @@ from strategies import finite_domains, spaces
 
 from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, drive, mixed_outcome
 from sweep.events import TrialStarted
-from sweep.runner.methods import METHODS as ALL_METHODS
 from sweep.runner.methods import build_searcher
 from sweep.searchers import Searcher
 from sweep.searchers.points import uniform_draws
@@ -19,10 +18,11 @@ from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
+from sweep.spec.search_methods import STANDALONE, find_method
 
-METHODS = [m for m in ALL_METHODS if m != "bayes"]
+METHODS = [method.name for method in STANDALONE]
 every_method = pytest.mark.parametrize("method", METHODS)
-every_drawing_method = pytest.mark.parametrize("method", [m for m in METHODS if m != "grid"])
+every_drawing_method = pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.enumerates])
 
 THREE = Expression.parse("6 < n < 10"), Expression.parse("x == 0.5")
 
@@ -47,6 +47,11 @@ class TestMethodsThatStartWithPoints(TestMethods):
         return build_searcher(self.method, space, objectives, seed, start_with=[start])
 
 
+@every_method
+def test_what_does_not_learn_foresees(method: str) -> None:
+    assert build_one(method).foresees != find_method(method).learns
+
+
 @every_drawing_method
 def test_another_seed_gives_another_sweep(method: str) -> None:
     assert build_one(method, seed=0).suggest(0) != build_one(method, seed=1).suggest(0)
@@ -56,7 +61,7 @@ def test_another_seed_gives_another_sweep(method: str) -> None:
 @settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_suggestions_belong_to_the_space(method: str, data: st.DataObject, seed: int) -> None:
-    space = data.draw(spaces(finite_domains) if method == "grid" else spaces())
+    space = data.draw(spaces(finite_domains) if find_method(method).enumerates else spaces())
     assume(next(space.points(), None) if space.cardinality is not None else feasible_at_random(space))
     log = drive(build_searcher(method, space, LOSS, seed), 14, mixed_outcome)
     assert log

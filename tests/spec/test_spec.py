@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from sweep.errors import InputError
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Tied, Uniform
+from sweep.space.early_terminate import RULES
 from sweep.spec import Spec, load_spec, parse_spec
+from sweep.spec.search_methods import STANDALONE, find_method
 from sweep.spec.yaml_reader import decode_text
 
 HEAD = "trainable: m:M\nmethod: random\nrun_cap: 9\n"
@@ -184,13 +186,13 @@ def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
 
 
 def rule_of(method: str, rule: str, epochs: int = 52) -> Spec:
-    parameters = "{x: {values: [1, 2]}}" if method == "grid" else "{x: {min: 0, max: 1}}"
+    parameters = "{x: {values: [1, 2]}}" if find_method(method).enumerates else "{x: {min: 0, max: 1}}"
     text = f"trainable: m:M\nmethod: {method}\nmetric: {{name: a}}\nrun_cap: 9\nparameters: {parameters}\n"
     return parse_spec(f"{text}epochs: {epochs}\nearly_terminate: {rule}\n", "s.yaml")
 
 
-@pytest.mark.parametrize("kind", ["asha", "asha_promotion", "pasha", "freeze_thaw", "median"])
-@pytest.mark.parametrize("method", ["tpe", "bayes", "gp", "cmaes", "nsga2", "my:Search"])
+@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs != "never"])
+@pytest.mark.parametrize("method", [*(m.name for m in STANDALONE if m.learns), "bayes", "my:Search"])
 def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(method: str, kind: str) -> None:
     late, early = rule_of(method, f"{{type: {kind}}}"), rule_of(method, f"{{type: {kind}, min_iter: 1}}")
     assert (late.early_terminate.min_iter, late.notes) == (6, ())
@@ -199,8 +201,8 @@ def test_rules_begin_where_ranks_mean_something_with_a_method_that_learns(method
     assert early.notes[0].endswith("write min_iter: 6, or leave it out")
 
 
-@pytest.mark.parametrize("method", ["random", "sobol", "grid"])
-@pytest.mark.parametrize("kind", ["asha", "asha_promotion", "pasha", "median"])
+@pytest.mark.parametrize("method", [m.name for m in STANDALONE if not m.learns])
+@pytest.mark.parametrize("kind", [kind for kind, rule in RULES.items() if rule.first_rung_by_epochs == "if learning"])
 def test_rules_begin_at_once_with_a_method_that_does_not_learn(method: str, kind: str) -> None:
     spec = rule_of(method, f"{{type: {kind}}}")
     assert (spec.early_terminate.min_iter, spec.notes) == (1, ())

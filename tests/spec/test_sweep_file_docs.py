@@ -1,19 +1,26 @@
-"""The reference of the sweep file says what the parser does."""
+"""The reference of the sweep file says what the parser does.
+
+``SWEEP_REGENERATE=1 pytest tests/spec/test_sweep_file_docs.py`` writes its tables anew.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from sweep.runner.methods import METHODS
+from sweep.space.early_terminate import RULES
 from sweep.spec import blocks, parse_spec, sweep_file
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS
+from sweep.spec.search_methods import METHODS, Method
 from sweep.spec.sweep_file import SweepFile
 
-PAGE = (Path(__file__).parents[2] / "docs" / "sweep_file.md").read_text()
+REGENERATE = os.environ.get("SWEEP_REGENERATE") == "1"
+FILE = Path(__file__).parents[2] / "docs" / "sweep_file.md"
+PAGE = FILE.read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -36,27 +43,52 @@ def table(header: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
+def check_table(header: str, rows: list[list[str]]) -> None:
+    """Compare the rows of a table with what the code says, or write them."""
+    if REGENERATE:
+        before, after = FILE.read_text().split(f"\n| {header} |", 1)
+        head, _, rest = after.partition("\n\n")
+        lines = [*head.splitlines()[:2], *(f"| {' | '.join(cells)} |" for cells in rows)]
+        FILE.write_text(f"{before}\n| {header} |" + "\n".join(lines) + f"\n\n{rest}")
+    else:
+        assert table(header) == rows
+
+
 def names(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
 def test_the_keys_are_those_of_the_model() -> None:
-    documented = {names(key)[0]: meaning for key, meaning in table("key")}
-    assert documented == {key: field.description for key, field in SweepFile.model_fields.items()}
+    check_table("key", [[f"`{key}`", str(field.description)] for key, field in SweepFile.model_fields.items()])
 
 
 def test_the_keys_inside_are_those_of_the_models() -> None:
-    documented = {re.sub("`", "", key): meaning for key, meaning in table("key inside")}
-    assert documented == {
-        f"{block}.{key}" + (f" ({kind})" if kind else ""): field.description
-        for block, kind, model in MODELS
-        for key, field in model.model_fields.items()
-        if key != "type"
-    }
+    rows = []
+    for block, kind, model in MODELS:
+        for key, field in model.model_fields.items():
+            if key != "type":
+                label = f"`{block}.{key}` ({kind})" if kind else f"`{block}.{key}`"
+                rows.append([label, str(field.description)])
+    check_table("key inside", rows)
+
+
+def describe(method: Method) -> list[str]:
+    """The row of a method."""
+    needs = "" if method.need is None else f"; needs {method.need.what}"
+    learns, prior = ("yes" if has else "-" for has in (method.learns, method.uses_prior))
+    metrics = "any" if method.several_objectives else "one"
+    return [f"`{method.name}`", method.chooses + needs, learns, metrics, prior]
 
 
 def test_the_methods_are_those_of_the_parser() -> None:
-    assert [names(method)[0] for method, _ in table("method")] == ["auto", *METHODS, *sweep_file.POPULATIONS]
+    check_table("method", [describe(method) for method in METHODS.values()])
+
+
+def test_the_rules_are_those_of_the_parser() -> None:
+    rows = []
+    for kind, rule in RULES.items():
+        rows.append([f"`{kind}`", rule.does, "any" if rule.scheduler_of_several else "one"])
+    check_table("`type`", rows)
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:
