@@ -196,12 +196,9 @@ class Worker:
         facts = Facts()
         try:
             self.surroundings.check()
-            status, reason, error = yield from self._advance_in_memory(trial, epochs)
-            if status is not Status.RUNNING:
+            status, reason, error = yield from self._advance_or_diverge(trial, epochs)
+            if status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()
-            facts = self._facts(trial, status)
-        except Diverged as caught:
-            status, reason, error = Status.DIVERGED, first_line(caught), None
             facts = self._facts(trial, status)
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
@@ -330,6 +327,13 @@ class Worker:
             trials.rest()  # the process's owner may inspect what the last trial has left
         self._notices += trials.lines()
         self.surroundings.reset()
+
+    def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
+        """Train; a trial that has diverged is an outcome as well."""
+        try:
+            return (yield from self._advance_in_memory(trial, epochs))
+        except Diverged as caught:
+            return Status.DIVERGED, first_line(caught), None
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
         """Train; after running out of memory, train again with less.

@@ -82,6 +82,23 @@ def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
     assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {ray_private_api.KILLING.loss}"]
 
 
+def test_a_worker_that_is_just_starting_is_killed_once_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune.adapters import DriverClock, Workers
+
+    killed = list[str]()
+    monkeypatch.setattr(ray, "kill", killed.append)
+    state = SimpleNamespace(ray_actor=None)
+    trial = SimpleNamespace(is_finished=lambda: False, trial_id="t", temporary_state=state)
+    ends = iter([[3], [], []])
+    clock = DriverClock(SimpleNamespace(tick=lambda: next(ends)), lambda text: None, Workers(1, held={"t": [3]}))
+    clock.on_step_end(1, [trial])
+    assert killed == []
+    state.ray_actor = "its actor"
+    for turn in (2, 3):
+        clock.on_step_end(turn, [trial])
+    assert killed == ["its actor"]
+
+
 @pytest.fixture
 def controller(monkeypatch: pytest.MonkeyPatch) -> Any:
     from ray.tune.execution.tune_controller import TuneController

@@ -94,6 +94,13 @@ def test_every_end_is_told_as_what_it_is(job: Job, events: str, status: str, rea
     assert (end.facts.node == "here") == (status in ("completed", "diverged"))
 
 
+def test_a_trial_that_diverges_and_has_wrong_facts_fails(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counting, "depends_on", 5, raising=False)
+    _, end, _ = whole(Worker(job), order("3 diverges"))
+    assert end.status is Status.FAILED
+    assert "depends_on is 5, expected a list of paths" in end.reason
+
+
 def test_out_of_memory_is_tried_again_in_smaller_parts(job: Job) -> None:
     reports, end, notices = whole(Worker(job), order("3 oom"))
     assert (end.status, numbers(reports)) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])

@@ -350,6 +350,7 @@ class DriverClock(Callback):
 
     def __init__(self, driver: Driver, notice: Callable[[str], None], workers: Workers) -> None:
         self._driver, self._notice, self._workers = driver, notice, workers
+        self._doomed: set[int] = set()  # ended trials whose workers are still to be killed
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """Tell the driver that a worker has begun its trials."""
@@ -357,16 +358,22 @@ class DriverClock(Callback):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the workers of trials that the driver has ended during training."""
-        doomed = set(self._driver.tick())
-        for trial in trials if doomed else ():
-            if trial.is_finished() or not doomed & set(self._workers.of(trial)):
+        """Kill the workers of trials that the driver has ended; a worker that starts just now, once it is there."""
+        self._doomed.update(self._driver.tick())
+        if not self._doomed:
+            return
+        starting: set[int] = set()
+        for trial in trials:
+            doomed = self._doomed & set(self._workers.of(trial))
+            if not doomed or trial.is_finished():
                 continue
-            if (
-                ray_private_api.is_usable(ray_private_api.KILLING, self._notice, trial)
-                and trial.temporary_state.ray_actor is not None
-            ):
+            if not ray_private_api.is_usable(ray_private_api.KILLING, self._notice, trial):
+                continue
+            if trial.temporary_state.ray_actor is None:
+                starting |= doomed
+            else:
                 ray.kill(trial.temporary_state.ray_actor)  # to Tune it is a lost worker
+        self._doomed = starting
 
 
 EVERY_S = 1.0
