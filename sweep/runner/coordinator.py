@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from msgspec import structs
 
-from sweep.backends import Lost, Order, Progress
+from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
@@ -257,43 +258,84 @@ class Coordinator:
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
-        open_trial.accumulate = progress.accumulate or open_trial.accumulate
-        open_trial.outgrown = progress.outgrown
-        fresh, lacks = self._terms.fresh(open_trial, progress.epochs, progress.facts)
-        end = lacks or progress.end
-        end = end and self._terms.spared(end, open_trial.state.retries)
-        if progress.fault:
-            self._fail(progress.fault)
-        if not self._check_first(fresh, end) or not self._hear(open_trial, fresh, end):
-            self._out.discard(trial)
-            return False
-        if trial in self._out:
-            self._decide_on_running(open_trial, progress, has_new_epochs=bool(fresh))
-        elif open_trial.unwanted and trial in self._open:
-            self._end_unwanted(open_trial, progress.facts)
-        elif end and end.again:
-            self._wait(trial, spoilt=progress.spoilt is not None)
+        open_trial.outgrown = isinstance(progress, Outgrown | Crowded)
+        match progress:
+            case Continues():
+                self._record(open_trial, progress)
+            case SameData():
+                self._take_same_data(open_trial, progress)
+            case Moves():
+                self._take_move(open_trial, progress)
+            case Outgrown() | Crowded():
+                self._take_outgrown(open_trial, progress)
+            case Ends():
+                self._take_end(open_trial, progress)
+            case _:
+                assert_never(progress)
         return trial in self._out
 
-    def _decide_on_running(self, open_trial: OpenTrial, progress: Progress, *, has_new_epochs: bool) -> None:
-        """End, pause or move a trial that its worker would continue, if there is a reason; the first reason counts."""
-        trial = open_trial.started.trial
-        overdue = open_trial.overdue()
-        if overdue:
-            self._emit([structs.replace(overdue, facts=progress.facts)])
-        elif open_trial.unwanted and trial in self._open:
-            self._end_unwanted(open_trial, progress.facts)
-        elif has_new_epochs and self._pauses.why(open_trial):
-            self._leave(open_trial, progress.facts)
-        elif progress.moves:
-            self._watch.end(trial)
-            self._out.discard(trial)
-            self._wait(trial, spoilt=progress.spoilt is not None)
-        elif progress.data_known:
-            self._answer_running(open_trial)
+    def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
+        """Process the step of a trial whose result an earlier sweep may have, now that its data are known."""
+        if self._record(trial, progress):
+            self._answer_running(trial)
 
-    def _end_unwanted(self, open_trial: OpenTrial, facts: Facts) -> None:
-        self._emit([structs.replace(open_trial.dismissed(UNWANTED), facts=facts)])
+    def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
+        """Process the last step of a trial in a worker that another one replaces."""
+        if not self._record(trial, progress):
+            return
+        number = trial.started.trial
+        self._watch.end(number)
+        self._out.discard(number)
+        self._wait(number, spoilt=progress.spoilt is not None)
+
+    def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
+        """Process the end of an attempt that ran out of memory; `lose` is called next, for the spoilt worker."""
+        if isinstance(progress, Outgrown):
+            trial.accumulate = progress.accumulate
+        self._record(trial, progress)
+
+    def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
+        """Process the last step of a trial."""
+        if progress.fault:
+            self._fail(progress.fault)
+        self._record(trial, progress, progress.end)
+
+    def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
+        """Log the epochs of a step, and ``end`` if the trial gets there. Return whether its worker may train it on.
+
+        It may not if it has ended, pauses, or the log cannot be written.
+        """
+        number = trial.started.trial
+        fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
+        end = lacks or end
+        if end is not None:
+            end = self._terms.spared(end, trial.state.retries)
+        if not self._check_first(fresh, end) or not self._hear(trial, fresh, end):
+            self._out.discard(number)
+            return False
+        if number in self._out:
+            return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(fresh))
+        if trial.unwanted and number in self._open:
+            self._end_unwanted(trial, progress.facts)
+        elif end is not None and end.again:
+            self._wait(number, spoilt=progress.spoilt is not None)
+        return False
+
+    def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
+        """End or pause a trial if there is a reason; the first reason counts. Return whether there was one."""
+        overdue = trial.overdue()
+        if overdue is not None:
+            self._emit([structs.replace(overdue, facts=facts)])
+        elif trial.unwanted:
+            self._end_unwanted(trial, facts)
+        elif has_new_epochs and self._pauses.why(trial):
+            self._leave(trial, facts)
+        else:
+            return False
+        return True
+
+    def _end_unwanted(self, trial: OpenTrial, facts: Facts) -> None:
+        self._emit([structs.replace(trial.dismissed(UNWANTED), facts=facts)])
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
         """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""

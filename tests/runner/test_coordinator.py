@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import METHODS
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Outgrown
 from sweep.errors import StoreError
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
@@ -136,7 +136,7 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
         assert driver.next().assignment.trial == 0
         driver.lose(0, "worker lost: gone")
     size = log.path.stat().st_size
-    assert not driver.take(0, Progress())  # one that was given up comes back
+    assert not driver.take(0, Continues())  # one that was given up comes back
     driver.lose(0, "again")
     assert log.path.stat().st_size == size
     log.close()
@@ -149,7 +149,7 @@ def test_a_trial_that_its_worker_gives_back_begins_with_smaller_parts(tmp_path: 
     driver.open()
     for parts in (2, 4):
         assert driver.next().assignment.trial == 0
-        assert driver.take(0, Progress(spoilt="its trial does not fit", accumulate=parts))
+        assert driver.take(0, Outgrown(spoilt="its trial does not fit", accumulate=parts))
         assert not driver.lose(0, "worker lost: RuntimeError: this worker is replaced")
     assert driver.next().assignment.accumulate == 4
     assert not driver.lose(0, "worker lost: gone")  # and this one counts
