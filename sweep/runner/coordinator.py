@@ -519,12 +519,14 @@ class Coordinator:
         if not self._spec.constraints:
             return events
         last = {number: trial.state.last for number, trial in self._open.items()}
-        found: list[Event] = []
+        judged: list[Event] = []
         for event in events:
             if isinstance(event, EpochReported):
                 last[event.trial] = event.metrics
-            found.append(self._terms.judged(event, last[event.trial]) if isinstance(event, TrialEnded) else event)
-        return found
+            if isinstance(event, TrialEnded):
+                event = self._terms.judged(event, last.get(event.trial, {}))  # a failed trial that is reopened has none
+            judged.append(event)
+        return judged
 
     def _check_limits(self) -> None:
         if not self._confirming and self._limits.reached:

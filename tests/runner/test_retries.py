@@ -147,3 +147,16 @@ def test_trials_that_a_log_has_lost_are_trained_again(tmp_path: Path, method: st
     if method in ("grid", "random", "sobol"):
         params = {event.trial: event.params for event in whole if isinstance(event, TrialStarted)}
         assert [order.assignment.params for order in orders] == [params[trial] for trial in (2, 5)]
+
+
+def test_failed_trials_are_reopened_in_a_sweep_with_constraints(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, 'constraints: ["score < 9"]')
+    driver.open()
+    driver.next()
+    driver.take(0, _failed(0, spoilt=False))
+    driver.close()
+    log.close()
+    again, log = simulated.begin(tmp_path, 'constraints: ["score < 9"]')
+    assert again.open(list(store_log.read(log.path)), retry_failed=True) == 1
+    assert again.next().assignment.trial == 0
+    log.close()
