@@ -23,7 +23,7 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Terms, Upcoming
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Stage, Terms, Upcoming
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
@@ -89,9 +89,8 @@ class Coordinator:
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
-        self._out: set[int] = set()  # trials that a worker is training or about to train
         self._doomed: list[int] = []  # ended trials whose workers must be killed
-        self._dying: set[int] = set()  # doomed trials to retry once their workers are gone
+        self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
@@ -129,7 +128,7 @@ class Coordinator:
     @property
     def running(self) -> int:
         """Number of trials whose worker exists or is being started."""
-        return len(self._out) + len(self._dying)
+        return sum(trial.has_worker for trial in self._open.values()) + len(self._dying)
 
     def recall(self, event: Event) -> Change:
         """Replay an event of an earlier session, before this one starts; return the change it makes."""
@@ -157,7 +156,7 @@ class Coordinator:
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
         self._emit([again(trial=number) for number in failed])
         resumable = [trial for number, trial in self._open.items() if self._auxiliary.has(number) or not confirming]
-        resumable.sort(key=lambda trial: (trial.paused, trial.state.number))
+        resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
         self._again.extend(trial.state.number for trial in resumable)
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
@@ -181,8 +180,7 @@ class Coordinator:
             number = trial.started.trial
             must_train = number in self._open and number not in self._again
             if must_train and not self.stopping:
-                self._out.add(number)
-                trial.interrupted = False
+                trial.stage = Stage.TRAINING
                 known_data = answer.data if answer else None
                 devices = self._sharing.devices(number, trial.started.params)
                 return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
@@ -193,8 +191,7 @@ class Coordinator:
         ready = self._pauses.ready(self._again)
         if ready is None:
             started = self._start(worker)
-            searching = not all(self._auxiliary.has(trial) for trial in (*self._out, *self._dying))
-            if started is not None or self._confirming or searching:
+            if started is not None or self._confirming or self._is_searching():
                 return started
             ready = self._pauses.last()
         if ready is None:
@@ -202,9 +199,17 @@ class Coordinator:
         self._again.remove(ready)
         return self._open[ready]
 
+    def _is_searching(self) -> bool:
+        """Return whether a trial of the search has a worker."""
+        with_worker = (number for number, trial in self._open.items() if trial.has_worker)
+        return any(not self._auxiliary.has(number) for number in (*with_worker, *self._dying))
+
+    def _has_worker(self, trial: int) -> bool:
+        return trial in self._open and self._open[trial].has_worker
+
     def _drop(self, *, rest: bool = False) -> bool:
         """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
-        ends = [end for end in self._pauses.dropped(rest=rest) if end.trial not in self._out]
+        ends = [end for end in self._pauses.dropped(rest=rest) if not self._has_worker(end.trial)]
         for end in ends:
             self._dismiss(self._open[end.trial], end)
         return bool(ends)
@@ -232,7 +237,7 @@ class Coordinator:
 
     def begun(self, trial: int) -> None:
         """Note that a worker has begun a trial; its timeouts count from now."""
-        if trial in self._out:
+        if self._has_worker(trial):
             self._watch.begin(trial)
 
     def tick(self) -> list[int]:
@@ -252,13 +257,12 @@ class Coordinator:
         """Process one step of a worker; return whether the trial continues there."""
         self._hooks.look(self)
         open_trial = self._open.get(trial)
-        if open_trial is None or trial not in self._out:  # a worker that was considered lost has come back
+        if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
-        open_trial.outgrown = isinstance(progress, Outgrown | Crowded)
         match progress:
             case Continues():
                 self._record(open_trial, progress)
@@ -272,7 +276,7 @@ class Coordinator:
                 self._take_end(open_trial, progress)
             case _:
                 assert_never(progress)
-        return trial in self._out
+        return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
         """Process the step of a trial whose result an earlier sweep may have, now that its data are known."""
@@ -285,11 +289,12 @@ class Coordinator:
             return
         number = trial.started.trial
         self._watch.end(number)
-        self._out.discard(number)
+        trial.stage = Stage.WAITING
         self._wait(number, spoilt=progress.spoilt is not None)
 
     def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
         """Process the end of an attempt that ran out of memory; `lose` is called next, for the spoilt worker."""
+        trial.stage = Stage.OUTGROWN
         if isinstance(progress, Outgrown):
             trial.accumulate = progress.accumulate
         self._record(trial, progress)
@@ -311,12 +316,12 @@ class Coordinator:
         if end is not None:
             end = self._terms.spared(end, trial.state.retries)
         if not self._check_first(fresh, end) or not self._hear(trial, fresh, end):
-            self._out.discard(number)
+            trial.stage = Stage.WAITING
             return False
-        if number in self._out:
+        if self._has_worker(number):
             return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(fresh))
-        if trial.unwanted and number in self._open:
-            self._end_unwanted(trial, progress.facts)
+        if trial.stop_requested and number in self._open:
+            self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
             self._wait(number, spoilt=progress.spoilt is not None)
         return False
@@ -326,15 +331,15 @@ class Coordinator:
         overdue = trial.overdue()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
-        elif trial.unwanted:
-            self._end_unwanted(trial, facts)
+        elif trial.stop_requested:
+            self._end_on_request(trial, facts)
         elif has_new_epochs and self._pauses.why(trial):
             self._leave(trial, facts)
         else:
             return False
         return True
 
-    def _end_unwanted(self, trial: OpenTrial, facts: Facts) -> None:
+    def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
         self._emit([structs.replace(trial.dismissed(UNWANTED), facts=facts)])
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
@@ -344,8 +349,8 @@ class Coordinator:
             return
         trial = open_trial.started.trial
         self._known_data.add(answer.data)
-        if self._answer(open_trial, answer) and trial in self._out:  # its worker has begun it without the checkpoint
-            self._out.discard(trial)
+        if self._answer(open_trial, answer) and self._has_worker(trial):  # which began it without the checkpoint
+            open_trial.stage = Stage.WAITING
             self._again.appendleft(trial)
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
@@ -360,19 +365,18 @@ class Coordinator:
                 self._again.append(trial)
             return False
         open_trial = self._open.get(trial)
-        if open_trial is None or trial not in self._out:
+        if open_trial is None or not open_trial.has_worker:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
-        if open_trial.outgrown and not open_trial.unwanted:  # it needs another process
-            open_trial.outgrown = False
+        if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
+            open_trial.stage = Stage.WAITING
             open_trial.moved = True
-            self._out.discard(trial)
             self._again.appendleft(trial)
             return False
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
-        if open_trial.unwanted:
+        if open_trial.stop_requested:
             self._emit([open_trial.dismissed(UNWANTED)])
             return False
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
@@ -382,7 +386,7 @@ class Coordinator:
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
-        self._out.discard(trial)
+        open_trial.stage = Stage.WAITING
         self._again.appendleft(trial)
         return True
 
@@ -397,8 +401,8 @@ class Coordinator:
         open_trial = self._open.get(trial)
         if open_trial is None:
             return
-        open_trial.unwanted = True
-        if now or trial not in self._out:
+        open_trial.stop_requested = True
+        if now or not open_trial.has_worker:
             self._dismiss(open_trial, open_trial.dismissed(UNWANTED))
 
     def close(self) -> bool:
@@ -413,7 +417,8 @@ class Coordinator:
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = "finished" if finished else self.stopping or "the backend gave up"
-        ends = [one.end(Status.INTERRUPTED, reason, Facts()) for one in self._open.values() if not one.interrupted]
+        running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
+        ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
         return finished or not (asked or self.stopping is None)
 
@@ -431,14 +436,15 @@ class Coordinator:
         """End a trial without waiting for its worker, which is killed if it has one."""
         number = trial.started.trial
         end = self._terms.spared(end, trial.state.retries)
-        if number in self._out:
+        if trial.has_worker:
             self._doomed.append(number)
             self._upcoming.lost(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
             self._wait(number, spoilt=True)
-        self._out.discard(number)  # even if the log could not be written
+        if trial.has_worker:  # the log could not be written
+            trial.stage = Stage.WAITING
         self._watch.end(number)
 
     def _start(self, worker: str) -> OpenTrial | None:
@@ -495,7 +501,7 @@ class Coordinator:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.verdict or trial.diverged or trial.reached or self._pauses.why(trial):
+                if trial.early_end is not None or self._pauses.why(trial):
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -548,6 +554,23 @@ class Coordinator:
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
+        if isinstance(change, Reported):
+            self._update_after_epoch(change, verdict, in_search=heard is not None)
+        else:
+            self._update_open_trials(change)
+        return change
+
+    def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
+        state, report = change
+        trial = self._open[state.number]
+        trial.early_end = self._terms.early_end(report, verdict, in_search=in_search)
+        if trial.stage is Stage.INTERRUPTED:
+            trial.stage = Stage.WAITING
+        self._pauses.note(state.number, paused=False)
+        if not self._is_open:
+            self._watch.recall(state.number, report.time_s)
+
+    def _update_open_trials(self, change: Change) -> None:
         match change:
             case Started(state):
                 epochs = self._spec.trial_epochs(state.params)
@@ -556,31 +579,21 @@ class Coordinator:
                 else:
                     self._upcoming.started(state.place)
                     self._open[state.number] = self._pauses.open(state, epochs)
-            case Reported(state, report):
-                trial = self._open[state.number]
-                trial.verdict, trial.interrupted = verdict, False
-                self._pauses.note(trial, paused=False)
-                trial.diverged = self._objective.diverged(report)
-                trial.reached = self._objective.reached(self._target, report.metrics) if heard else None
-                if not self._is_open:
-                    self._watch.recall(state.number, report.time_s)
             case Interrupted(state, end):
-                self._out.discard(state.number)
-                self._open[state.number].interrupted = True
-                self._pauses.note(self._open[state.number], paused=end.waits)
+                self._open[state.number].stage = Stage.INTERRUPTED
+                self._pauses.note(state.number, paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_epochs(state.params)
-                self._open[state.number] = OpenTrial(state, epochs, (), interrupted=True)
+                self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
-                self._out.discard(state.number)
                 self._upcoming.ended(state.number)
+                self._pauses.note(state.number, paused=False)
                 self._watch.end(state.number)
                 del self._open[state.number]
                 self.completed += state.status is Status.COMPLETED
             case _:
                 pass
-        return change
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""

@@ -108,7 +108,7 @@ def go_on(given: Spec, path: Path, order: Iterable[Event]) -> list[Event]:
                     driver.next()
                 case EpochReported():
                     driver.take(event.trial, progress(driver._open[event.trial].started, event.epoch, given.epochs))
-                case TrialEnded() if event.trial in driver._out and event.status is not Status.PRUNED:
+                case TrialEnded() if driver._has_worker(event.trial) and event.status is not Status.PRUNED:
                     driver.take(event.trial, Ends(end=event))
         driver.close()
     return list(store_log.read(path))
