@@ -42,7 +42,6 @@ from sweep.store.ledger import (
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
-INTERRUPTED, UNWANTED = "interrupted", "stopped on request"
 MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
 
@@ -102,6 +101,7 @@ class Coordinator:
         self._confirming = False  # the search has ended; its limits no longer apply
         self.completed = 0
         self.stopping: str | None = None
+        self._stop_asked = False  # by the user
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot continue now, through no fault of its own
 
@@ -340,7 +340,7 @@ class Coordinator:
         return True
 
     def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
-        self._emit([structs.replace(trial.dismissed(UNWANTED), facts=facts)])
+        self._emit([structs.replace(trial.dismissed(), facts=facts)])
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
         """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
@@ -377,7 +377,7 @@ class Coordinator:
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.stop_requested:
-            self._emit([open_trial.dismissed(UNWANTED)])
+            self._emit([open_trial.dismissed()])
             return False
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
             times = open_trial.restarts + open_trial.lost_nodes - 1
@@ -390,10 +390,14 @@ class Coordinator:
         self._again.appendleft(trial)
         return True
 
-    def stop(self, reason: str) -> None:
-        """Start no more trials and end the running ones after their present epoch."""
+    def stop(self, reason: str, *, asked: bool = False) -> None:
+        """Start no more trials and end the running ones after their present epoch.
+
+        ``asked``: the user wants it, so that the sweep counts as interrupted. The first call counts.
+        """
         if not self.stopping:
             self.stopping = reason
+            self._stop_asked = asked
             self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
@@ -403,7 +407,7 @@ class Coordinator:
             return
         open_trial.stop_requested = True
         if now or not open_trial.has_worker:
-            self._dismiss(open_trial, open_trial.dismissed(UNWANTED))
+            self._dismiss(open_trial, open_trial.dismissed())
 
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
@@ -411,7 +415,7 @@ class Coordinator:
         Return whether the sweep finished or stopped at one of its limits; False if it was stopped by the user or the
         backend gave up.
         """
-        asked = self.stopping in (INTERRUPTED, UNWANTED)
+        asked = self._stop_asked
         late = asked and self._auxiliary.complete()  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]

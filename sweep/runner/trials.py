@@ -24,7 +24,7 @@ from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
-from sweep.events import PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
@@ -79,9 +79,9 @@ class OpenTrial:
         """Return the event that ends this trial with a status, at the present time."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
-    def dismissed(self, reason: str) -> TrialEnded:
+    def dismissed(self) -> TrialEnded:
         """Return the event that prunes this trial on a user's request."""
-        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+        return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
     def overdue(self) -> TrialEnded | None:
         """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""

@@ -77,7 +77,7 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
     driver.open()
     assert [driver.next().assignment.trial for _ in range(2)] == [0, 1]
     driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
-    driver.stop("interrupted")
+    driver.stop("interrupted", asked=True)
     assert driver.next() is None
     driver.close()
     log.close()
@@ -97,7 +97,7 @@ def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_pa
     log.close()  # killed: the trial has no end
     again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
-    again.stop("interrupted")
+    again.stop("interrupted", asked=True)
     again.close()
     log.close()
     ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
@@ -161,7 +161,7 @@ def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path
     driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
-    driver.stop("interrupted")
+    driver.stop("interrupted", asked=True)
     driver.lose(0, "worker lost")
     assert driver.running == 0
     driver.close()
