@@ -23,7 +23,17 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Stage, Terms, Upcoming
+from sweep.runner.trials import (
+    AuxiliaryTrials,
+    NextTrial,
+    OpenTrial,
+    Pauses,
+    ResumeTrial,
+    Stage,
+    StartTrial,
+    Terms,
+    Upcoming,
+)
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
@@ -168,10 +178,11 @@ class Coordinator:
         """
         while not self._is_stopping():
             self._drop()
-            trial = self._chosen(worker)
-            if trial is None:
+            chosen = self._choose_next(worker)
+            if chosen is None:
                 return None
-            if not self._inherits(trial):
+            trial = self._open_next(chosen)
+            if trial is None or not self._inherits(trial):
                 continue
             answer = self._recall(trial)
             if answer is not None and answer.data in self._known_data:
@@ -186,18 +197,57 @@ class Coordinator:
                 return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
         return None
 
-    def _chosen(self, worker: str) -> OpenTrial | None:
-        """Return the next trial to train: one to resume, a new one, or else a paused one although its rule holds it."""
+    def _choose_next(self, worker: str) -> NextTrial | None:
+        """Return what a free worker trains next; None if there is nothing to train now.
+
+        The order is: the first open trial that waits for a worker and that its rule does not hold; a new trial; and,
+        if no trial of the search is running, a paused trial although its rule holds it. If its rule wants none of them
+        either, the paused trials end, and with the search over there may be a new trial, with a fresh seed.
+        """
         ready = self._pauses.ready(self._again)
-        if ready is None:
-            started = self._start(worker)
-            if started is not None or self._confirming or self._is_searching():
-                return started
-            ready = self._pauses.last()
-        if ready is None:
-            return self._start(worker) if self._drop(rest=True) else None  # fresh seeds, now that the search is over
-        self._again.remove(ready)
-        return self._open[ready]
+        if ready is not None:
+            return ResumeTrial(ready)
+        new = self._choose_new(worker)
+        if new is not None or self._confirming or self._is_searching():
+            return new
+        last = self._pauses.last()
+        if last is not None:
+            return ResumeTrial(last)
+        return self._choose_new(worker) if self._drop(rest=True) else None
+
+    def _choose_new(self, worker: str) -> StartTrial | None:
+        """Return the next new trial; None if there is none to start now.
+
+        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
+        """
+        started = self._auxiliary.baseline()
+        if started is None and not self._confirming:
+            started = self._choose_from_search(worker)
+        self._all_started = started is None
+        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
+        if started is None and self._spec.confirm and not searching:
+            self._confirming = True
+            started = self._auxiliary.confirmation()
+        return None if started is None else StartTrial(started)
+
+    def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        chosen = self._upcoming.choose(worker)
+        if chosen is None:
+            return None
+        place, params = chosen
+        parent = self._population.parent(place) if self._population else None
+        return self._auxiliary.searched(place, params, parent)
+
+    def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
+        """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
+        match chosen:
+            case StartTrial(event):
+                return self._open[event.trial] if self._emit([event]) else None
+            case ResumeTrial(number):
+                self._again.remove(number)
+                return self._open[number]
+            case _:
+                assert_never(chosen)
 
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker."""
@@ -450,23 +500,6 @@ class Coordinator:
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._watch.end(number)
-
-    def _start(self, worker: str) -> OpenTrial | None:
-        """Choose a new trial and log its start; None if there is none to start now.
-
-        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
-        """
-        started = self._auxiliary.baseline()
-        if started is None and not self._confirming and (chosen := self._upcoming.choose(worker)) is not None:
-            place = chosen[0]
-            parent = self._population.parent(place) if self._population else None
-            started = self._auxiliary.searched(*chosen, parent)
-        self._all_started = started is None
-        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
-        if started is None and self._spec.confirm and not searching:
-            self._confirming = True
-            started = self._auxiliary.confirmation()
-        return self._open[started.trial] if started and self._emit([started]) else None
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None

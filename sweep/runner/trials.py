@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
 from itertools import count
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -93,6 +94,23 @@ class OpenTrial:
             return None
         end = self.end(early.status, early.reason, Facts())
         return structs.replace(end, at_target=early.status is Status.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class StartTrial:
+    """The next thing to train is a new trial: of the baseline, the search, or the confirmation."""
+
+    event: TrialStarted
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTrial:
+    """The next thing to train is an open trial: interrupted, lost by its worker, failed and retried, or paused."""
+
+    trial: int
+
+
+NextTrial: TypeAlias = StartTrial | ResumeTrial
 
 
 class Terms:
