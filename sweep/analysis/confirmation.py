@@ -22,6 +22,7 @@ from sweep.statistics.power import LEAST
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.statistics.verdicts import TOO_FEW
 from sweep.store.sweep_info import SweepInfo
+from sweep.text import parse_percent
 
 BROKEN = "did not complete with a fresh seed"
 AFFORDED = 3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
@@ -138,12 +139,25 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     searched = [candidate for candidate in remaining if not candidate[0].is_baseline]
     others = [racer for racer, _ in _drop_worse(searched)]
     baseline = [racer for racer, _ in remaining if racer.is_baseline]
-    count = min(rules.finalists, len(others))
+    costs = [racer.epochs for racer in others[: rules.finalists]]
+    count = count_affordable(costs, [racer.epochs for racer in baseline], allowed)
+    return others[:count] + baseline
+
+
+def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
+    """Return how many of the finalists, best first, can have enough seeds. At least two are left to compare, if any.
+
+    Arguments:
+        costs: epochs of one seed of each finalist.
+        baseline: epochs of one seed of the baseline, which always takes part; empty if there is none.
+        allowed: epochs that all may use.
+    """
+    count = len(costs)
     while count > max(2 - len(baseline), 1):
-        if AFFORDED * sum(racer.epochs for racer in (*others[:count], *baseline)) <= allowed:
+        if AFFORDED * (sum(costs[:count]) + sum(baseline)) <= allowed:
             break
         count -= 1
-    return others[:count] + baseline
+    return count
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
@@ -403,6 +417,6 @@ def _make_run(trial: Trial, first: Objective) -> Run:
 def _rules(info: SweepInfo) -> Rules | None:
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
-            share = float(budget.rstrip("% ")) / 100 if isinstance(budget, str) else None
+            share = parse_percent(budget) if isinstance(budget, str) else None
             return Rules(seeds, finalists, share, info.repeats, info.folds)
     return None
