@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
-from sweep.backends import Order, Progress
+from sweep.backends import Continues, Ends, Order, Progress
 from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded
@@ -78,9 +78,9 @@ class SimulatedWorker:
                 end = TrialEnded(
                     trial=given.trial, status=Status.COMPLETED, reason="", time=now, facts=Facts(node="n", train_s=now)
                 )
-                return now, Progress(tuple(epochs), end)
+                return now, Ends(epochs=tuple(epochs), end=end)
             if self._done in self.order.decision_epochs or len(epochs) * self._epoch_s >= STEP_S:
-                return now, Progress(tuple(epochs))
+                return now, Continues(epochs=tuple(epochs))
 
 
 def resident_bytes() -> int:

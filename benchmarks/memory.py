@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.backends import Job, Order, memory
+from sweep.backends import Ends, Job, Order, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
 from sweep.events import Status
@@ -63,8 +63,8 @@ def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
     assignment = Assignment(trial=trial, params=params, seed=trial, epochs=1, devices=Devices(gpus=gpus))
     worker.take(Order(assignment, to_beat=0.0))  # never the best: no checkpoint
     progress = worker.step()
-    if progress.end is None or progress.end.status is not Status.COMPLETED:
-        raise SystemExit(f"trial {trial}: {progress.end}")
+    if not isinstance(progress, Ends) or progress.end.status is not Status.COMPLETED:
+        raise SystemExit(f"trial {trial}: {progress}")
 
 
 def _mapped(path: Path, megabytes: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:

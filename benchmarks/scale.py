@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas  # noqa: F401 - pyarrow loads it with the first table: 50 MB once, whatever the number of trials
 
-from sweep.backends import Job, Progress
+from sweep.backends import Ends, Job
 from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices
 from sweep.events import EpochReported, Status, TrialEnded
@@ -132,7 +132,7 @@ def _by_hand(driver: Coordinator, marks: Marks) -> None:
             trial=trial, epoch=1, metrics={f"m{i}": 1.0 for i in range(10)}, time=time.time(), time_s=1e-4
         )
         end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=time.time())
-        driver.take(trial, Progress((epoch,), end))
+        driver.take(trial, Ends(epochs=(epoch,), end=end))
 
 
 def _tune(trials: int, marks: Marks, scratch: str) -> None:

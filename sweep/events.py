@@ -97,6 +97,10 @@ PAUSES = "pauses: "
 """Prefix of the reason of a trial that is interrupted because the scheduler or population paused it."""
 
 
+ON_REQUEST = "stopped on request"
+"""Reason of a session or a trial that a user has stopped."""
+
+
 class Role(StrEnum):
     """Why a trial is trained."""
 

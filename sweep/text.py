@@ -139,3 +139,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint with the most similar known name, or with all known names if none is similar."""
     known = sorted(known)
     return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
+
+
+def parse_percent(text: str) -> float:
+    """Return a share such as ``20%`` as a fraction of 1."""
+    return float(text.rstrip("% ")) / 100

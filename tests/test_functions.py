@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from placed import without_place
 
-from sweep.backends import Job, Order, Progress
+from sweep.backends import Ends, Job, Order, Progress
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Diverged
 from sweep.errors import TrainableError
@@ -44,7 +44,7 @@ def rest(worker: Worker) -> Progress:
     while True:
         progress = worker.step()
         epochs += progress.epochs
-        if progress.end is not None:
+        if isinstance(progress, Ends):
             return replace(progress, epochs=tuple(epochs))
 
 
@@ -82,7 +82,7 @@ def test_a_trial_is_trained_step_by_step_to_its_end(worker_of: Callable[[Any], W
     assert step_to(worker, 3) == [2, 3]
     last = rest(worker)
     assert [epoch.metrics for epoch in last.epochs] == [{"loss": 0.25}]
-    assert last.end is not None
+    assert isinstance(last, Ends)
     assert (last.end.status, last.end.facts.checkpoint) == (Status.COMPLETED, "checkpoints/00000/epoch-000004")
     assert told == ["from 0", "no after 4", "clean"]
     assert threading.active_count() == 1 or not any(t.name == "trial-0" and t.is_alive() for t in threading.enumerate())
@@ -120,7 +120,7 @@ def test_a_stopped_function_goes_on_from_what_it_saved(worker_of: Callable[[Any]
     assert (stopped.status, stopped.facts.checkpoint) == (Status.INTERRUPTED, "checkpoints/00000/epoch-000003")
     replace(JOB, results_folder=tmp_path).stop_file.unlink()
     progress = finished(worker_of(counting(told)), order())
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.COMPLETED
     assert told[-3:] == ["from 3", "no after 4", "clean"]
 
@@ -133,7 +133,7 @@ def test_a_function_that_saves_nothing_begins_anew_without_a_word(
             pass
 
     progress = finished(worker_of(train), order())
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.facts.checkpoint, progress.notices) == (None, ())
     assert not list(tmp_path.rglob("epoch-*"))
 
@@ -148,7 +148,7 @@ def test_a_function_that_saves_and_does_not_restore_is_told_so(worker_of: Callab
     step_to(worker, 2)
     worker.close()
     progress = finished(worker_of(train), order(epochs=5))
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.FAILED
     assert "trial 0 goes on after epoch 2, and its function has not read report.restored" in progress.end.reason
 
@@ -160,7 +160,7 @@ def test_a_checkpoint_may_be_a_file_or_a_folder(worker_of: Callable[[Any], Worke
     (own / "weights").write_text("w")
     given: Any = {"folder": own, "file": own / "weights", "text": str(own)}[kind]
     progress = finished(worker_of(lambda hp, report: report(loss=1.0, checkpoint=given)), order(epochs=1))
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     kept = tmp_path / str(progress.end.facts.checkpoint)
     assert (kept / "weights").read_text() == "w"
 
@@ -193,7 +193,7 @@ def test_what_a_function_raises_ends_its_trial_as_for_classes(
 ) -> None:
     worker = worker_of(raises(error))
     progress = finished(worker, order())
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.status, without_place(progress.end.reason)) == (status, reason)
     if status is Status.FAILED:
         assert "in train" in str(progress.end.error)
@@ -211,7 +211,7 @@ def test_a_function_that_splits_its_batches_is_tried_again_with_smaller_parts(
             pass
 
     progress = finished(worker_of(train), order(batch_size=8))
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.status, progress.end.facts.accumulate) == (Status.COMPLETED, 4)
     assert progress.epochs[0].metrics == {"loss": 0.25}
 
@@ -224,7 +224,7 @@ def test_nan_ends_a_trial_as_diverged(worker_of: Callable[[Any], Worker]) -> Non
         told.append(report(loss=float("nan")))
 
     progress = finished(worker_of(train), order())
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.status, progress.end.reason) == (Status.DIVERGED, "loss is nan in epoch 2")
     assert told == [True, False]
 
@@ -253,7 +253,7 @@ def test_what_it_raises_when_it_is_told_to_end_is_a_notice(worker_of: Callable[[
         raise OSError("cannot clean up")
 
     progress = finished(worker_of(train), order(epochs=1))
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.COMPLETED
     assert progress.notices == ("trial 0: its function raised OSError when it was told to end: cannot clean up",)
 
@@ -272,7 +272,7 @@ def test_a_function_may_return_what_it_would_report(
 ) -> None:
     progress = finished(worker_of(function), order())
     assert [epoch.metrics for epoch in progress.epochs] == [metrics]
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.status, progress.end.reason) == (Status.COMPLETED, "the trainable stopped after epoch 1")
 
 
@@ -358,6 +358,6 @@ def test_a_function_that_makes_a_model_says_what_to_do(worker_of: Callable[[Any]
         return Sequential()
 
     progress = finished(worker_of(build_model), order())
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert "returned a model (Sequential), expected its metrics" in progress.end.reason
     assert "init --from-hypermodel" in progress.end.reason

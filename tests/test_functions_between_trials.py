@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.backends import Job, Order, WorkerNode
+from sweep.backends import Ends, Job, Order, WorkerNode
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, TrialEnded
@@ -71,7 +71,7 @@ def trial(worker: Worker, number: int, **params: Any) -> tuple[dict[str, float],
     while True:
         progress = worker.step()
         epochs += progress.epochs
-        if progress.end is not None:
+        if isinstance(progress, Ends):
             return dict(epochs[0].metrics), progress.end, progress
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sweep
-from sweep.backends import Job, Order, Progress
+from sweep.backends import Ends, Job, Order, Progress
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Fold
 from sweep.errors import TrainableError
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Callable[..., Progress]:
         while True:
             progress = worker.step()
             epochs, notices = epochs + progress.epochs, notices + progress.notices
-            if progress.end is not None:
+            if isinstance(progress, Ends):
                 return replace(progress, epochs=epochs, notices=notices)
             if len(epochs) == restarts_after:
                 worker, restarts_after = Worker(job), 0
@@ -60,7 +60,7 @@ def test_patience_ends_a_function_as_it_ends_a_keras_model(
 ) -> None:
     progress = run(follow_the_curve, training={"patience": patience})
     assert len(progress.epochs) == epochs
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.COMPLETED
     early = f"the trainable stopped after epoch {epochs}: no better objective in {patience} epochs (training.patience)"
     assert progress.end.reason == (early if epochs < 8 else "")
@@ -73,7 +73,7 @@ def test_patience_follows_the_direction_of_the_objective(run: Callable[..., Prog
 
 def test_patience_goes_on_counting_after_a_restart(run: Callable[..., Progress]) -> None:
     progress = run(follow_the_curve, training={"patience": 3}, restarts_after=5)
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.reason.startswith("the trainable stopped after epoch 6: no better objective in 3 epochs")
 
 
@@ -106,7 +106,7 @@ def test_without_folds_there_is_none(run: Callable[..., Progress]) -> None:
 
 def test_a_function_that_never_looks_at_its_fold_is_refused(run: Callable[..., Progress]) -> None:
     progress = run(follow_the_curve, fold=Fold(0, 3, seed=7))
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert (progress.end.status, progress.end.incompatible) == (Status.FAILED, True)
     assert "the file asks for 3 folds, and the function reports without having read report.fold" in progress.end.reason
 

@@ -22,6 +22,7 @@ from sweep.statistics.power import LEAST
 from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.statistics.verdicts import TOO_FEW
 from sweep.store.sweep_info import SweepInfo
+from sweep.text import parse_percent
 
 BROKEN = "did not complete with a fresh seed"
 AFFORDED = 3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
@@ -68,7 +69,8 @@ class Racer:
     # its mean loss minus the leader's, over their common seeds; None for the leader, or without seeds
     behind: float | None = None
     half: float = math.inf  # half the width of that difference's interval
-    out: str = ""  # why it dropped out
+    out: str = ""  # why it dropped out, in words
+    is_broken: bool = False  # it dropped out because a training with a fresh seed failed
 
     @property
     def mean(self) -> float:
@@ -82,7 +84,8 @@ class Race:
 
     racers: tuple[Racer, ...] = ()  # the leader, then the others that are left, then those that dropped out
     wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
-    over: str = ""  # why it has ended, for people; "" while it goes on
+    over: str = ""  # why it has ended, in words; "" while it goes on
+    out_of_budget: bool = False  # it has ended because another seed takes more epochs than are left
     decided: bool = False  # only one finalist is left
     epochs: int = 0  # epochs used: of seeds that all those left completed, and of finalists that failed
     allowed: float = math.inf  # epochs that it may use
@@ -100,7 +103,7 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     failed = failed[: rules.finalists]
     ranked = candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
-    broken = [replace(racer, out=BROKEN) for racer, _ in ranked if racer.key in failed]
+    broken = [_drop_broken(racer) for racer, _ in ranked if racer.key in failed]
     lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
     if len(racers) < 2:
         what = "no configuration is" if not racers else "a single configuration is"
@@ -139,12 +142,25 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     searched = [candidate for candidate in remaining if not candidate[0].is_baseline]
     others = [racer for racer, _ in _drop_worse(searched)]
     baseline = [racer for racer, _ in remaining if racer.is_baseline]
-    count = min(rules.finalists, len(others))
+    costs = [racer.epochs for racer in others[: rules.finalists]]
+    count = count_affordable(costs, [racer.epochs for racer in baseline], allowed)
+    return others[:count] + baseline
+
+
+def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
+    """Return how many of the finalists, best first, can have enough seeds. At least two are left to compare, if any.
+
+    Arguments:
+        costs: epochs of one seed of each finalist.
+        baseline: epochs of one seed of the baseline, which always takes part; empty if there is none.
+        allowed: epochs that all may use.
+    """
+    count = len(costs)
     while count > max(2 - len(baseline), 1):
-        if AFFORDED * sum(racer.epochs for racer in (*others[:count], *baseline)) <= allowed:
+        if AFFORDED * (sum(costs[:count]) + sum(baseline)) <= allowed:
             break
         count -= 1
-    return others[:count] + baseline
+    return count
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
@@ -220,9 +236,11 @@ def _race(
     wanted: list[tuple[Params, int, int | None]] = []
     spent = 0
     over = ""
+    out_of_budget = False
     for repeat in range(rules.repeats, rules.repeats + rules.seeds):
         cost = sum(racer.epochs for racer in left)
         if spent + cost > allowed:
+            out_of_budget = True
             over = (
                 f"out of budget: one more seed for each of {len(left)} finalists takes {cost} epochs, with "
                 f"{allowed - spent:.0f} left; --budget 50% or --budget none allows more"
@@ -235,7 +253,7 @@ def _race(
             break
         spent += cost
         failed = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
-        out = [replace(racer, out=BROKEN) for racer in failed] + out
+        out = [_drop_broken(racer) for racer in failed] + out
         left = [
             replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in failed
         ]
@@ -251,11 +269,16 @@ def _race(
         racers=(*left, *out),
         wanted=tuple(wanted),
         over=over,
+        out_of_budget=out_of_budget,
         decided=len(left) == 1,
         epochs=spent,
         allowed=allowed,
         left=tuple(racer.key for racer in left),
     )
+
+
+def _drop_broken(racer: Racer) -> Racer:
+    return replace(racer, out=BROKEN, is_broken=True)
 
 
 def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
@@ -294,7 +317,8 @@ class Confirmed:
     place: int  # from 1; those that dropped out come last
     verdict: str  # best, ties, worse or undecided
     undecided: str  # the reason, if undecided
-    reason: str  # why it dropped out; "" if it is left
+    reason: str  # why it dropped out, in words; "" if it is left
+    is_broken: bool  # it dropped out because a training with a fresh seed failed
     is_baseline: bool
     params: Params
     selected: float  # its score in the search
@@ -362,6 +386,7 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
         verdict=verdict,
         undecided=why,
         reason=racer.out,
+        is_broken=racer.is_broken,
         is_baseline=racer.is_baseline,
         params=racer.params,
         selected=first.of_loss(racer.selected),
@@ -391,7 +416,7 @@ def _verdict(racer: Racer, race: Race) -> tuple[str, str]:
 def _why_undecided(racer: Racer, race: Race) -> str:
     if not race.over:
         return "the race goes on"
-    if race.over.startswith("out of budget"):
+    if race.out_of_budget:
         return "out of budget"
     if len(racer.losses) < LEAST:
         return TOO_FEW
@@ -407,6 +432,6 @@ def make_run(trial: Trial, first: Objective) -> Run:
 def _rules(info: SweepInfo) -> Rules | None:
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
-            share = float(budget.rstrip("% ")) / 100 if isinstance(budget, str) else None
+            share = parse_percent(budget) if isinstance(budget, str) else None
             return Rules(seeds, finalists, share, info.repeats, info.folds)
     return None

@@ -32,8 +32,6 @@ CUT = UNFINISHED | {Status.PRUNED}
 
 Make = Callable[[], Scheduler]
 
-_ON_REQUEST = "stopped on request"  # the reason in older logs, which have no field for it
-
 
 @dataclass(slots=True)
 class Curve:
@@ -132,7 +130,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in by_number:
                 curve = by_number[trial.number]
                 curve.status = trial.status
-                curve.asked = end.asked or end.reason == _ON_REQUEST
+                curve.asked = end.asked
                 running.discard(trial.number)
             case _:
                 pass

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.analysis.confirmation import BROKEN, Confirmation
+from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
-from sweep.analysis.sweep_rows import Trial, read_sweep
+from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
 from sweep.errors import StoreError
-from sweep.events import PAUSES, Role, Status
+from sweep.events import Role, Status
 from sweep.space.objectives import objective
 from sweep.statistics.power import LEAST
 from sweep.statistics.verdicts import TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder, folders
+from sweep.store.ledger import Ledger
 from sweep.text import counted, format_setting, printable, score, shortened, trials_named
 
 
@@ -61,7 +62,7 @@ def _standing_of_finalists(found: Confirmation, named: str) -> str:
     why = f" ({found.over})" if found.over else ""
     if not left:
         return f"No finalist is left{why}."
-    broken = sum(row.reason == BROKEN for row in found.rows)
+    broken = sum(row.is_broken for row in found.rows)
     if broken:
         named_so = f"{counted(broken, 'finalist')} did not complete with a fresh seed"
         why = f"{why}; {named_so}"
@@ -411,6 +412,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     name, path = folder.name, folder.place
     try:
         sweep = read_sweep(folder)
+        paused = _count_paused_trials(sweep)
     except StoreError as error:
         return SweepSummary(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])
@@ -425,7 +427,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         goal=goal,
         best=best.scores[0].mean if best else None,
         best_trial=best.trials[0].trial if best else None,
-        paused=sum(t.status is Status.INTERRUPTED and t.status_reason.startswith(PAUSES) for t in sweep.trials),
+        paused=paused,
         fresh=sum(trial.role is Role.CONFIRM for trial in sweep.trials),
         verdict=describe_verdict(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
@@ -434,3 +436,13 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         other_data=warn_about_different_data(sweep.trials),
         other_code=ranking.other_code,
     )
+
+
+def _count_paused_trials(sweep: Sweep) -> int:
+    """Return the number of paused trials. The tables only say that they are interrupted; the log knows why."""
+    if all(trial.status is not Status.INTERRUPTED for trial in sweep.trials):
+        return 0
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(sweep.folder.log):
+        pass
+    return sum(trial.paused for trial in ledger.trials.values())

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TypeAlias
 
-from sweep.backends import Job, Order, Progress, Steps, memory
+from sweep.backends import Job, Moves, Order, Progress, Steps, is_released, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Group, Report, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
@@ -68,8 +68,8 @@ class WorkerGroup:
         self._spoilt = self._spoilt or spoilt
         if len(self._taken) > 1:  # the worker still trains the others
             found = {trial: dataclasses.replace(one, spoilt=None) for trial, one in found.items()}
-        self.keep([trial for trial, one in found.items() if not one.over])
-        self._parted = bool(self._taken) and (self._parted or any(one.moves for one in found.values()))
+        self.keep([trial for trial, one in found.items() if not is_released(one)])
+        self._parted = bool(self._taken) and (self._parted or any(isinstance(one, Moves) for one in found.values()))
         told = {trial: self._told_once(one) for trial, one in found.items()}
         is_open = self._group is not None and not self._parted and self._spoilt is None and self._group.is_open
         return Steps(told, self._spoilt, self._together, is_open)

@@ -27,36 +27,64 @@ class Order:
         return f"trial {self.assignment.trial}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Result of one step of a trial."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStep:
+    """What a worker says of one step of a trial, whatever becomes of the trial; see `Progress`."""
 
-    epochs: tuple[EpochReported, ...] = ()
-    end: TrialEnded | None = None
+    epochs: tuple[EpochReported, ...] = ()  # trained in this step
     facts: Facts = field(default_factory=Facts)
-    notices: tuple[str, ...] = ()
-    spoilt: str | None = None  # why the worker must not be used again
-    fault: str | None = None  # why the whole sweep cannot continue
-    data_known: bool = False  # the data are those of `Order.known_data`
+    notices: tuple[str, ...] = ()  # lines for the user
     worker: str = ""  # name of the worker, if there are several
-    accumulate: int | None = None  # out of memory: micro-batches to use in another process; this worker is spoilt
-    crowded: bool = False  # needs a larger share of a GPU, in another worker; this one is spoilt
-    moves: bool = False  # another worker continues the trial from its last checkpoint
+    spoilt: str | None = None  # why the worker must not be used again
 
     @property
     def together(self) -> float:
         """Number of trials that were trained together in the last epoch."""
         return self.epochs[-1].measures.get("together", 1.0) if self.epochs else 1.0
 
-    @property
-    def outgrown(self) -> bool:
-        """True if the trial needs another process."""
-        return self.accumulate is not None or self.crowded
 
-    @property
-    def over(self) -> bool:
-        """True if the worker is done with the trial, whatever the driver decides."""
-        return self.end is not None or self.moves or self.outgrown
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continues(TrialStep):
+    """The worker trains the trial on, unless the driver ends or pauses it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameData(TrialStep):
+    """As `Continues`; and the worker has found that the data are those of `Order.known_data`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves(TrialStep):
+    """Another worker continues the trial from its last checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgrown(TrialStep):
+    """The trial ran out of memory and must train in another process. This worker is spoilt."""
+
+    accumulate: int  # number of micro-batches for each batch there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowded(TrialStep):
+    """The trial ran out of memory and needs a larger share of a GPU, in another worker. This one is spoilt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends(TrialStep):
+    """The trial has ended or was interrupted."""
+
+    end: TrialEnded
+    fault: str | None = None  # why the whole sweep cannot continue
+
+
+Progress: TypeAlias = Continues | SameData | Moves | Outgrown | Crowded | Ends
+"""The result of one step of a trial: one class for each way in which the trial can go on."""
+
+
+def is_released(progress: Progress) -> bool:
+    """Return whether the worker is done with the trial, whatever the driver decides."""
+    return not isinstance(progress, Continues | SameData)
 
 
 @dataclass(frozen=True, slots=True)

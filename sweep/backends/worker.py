@@ -19,7 +19,23 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep import backends, contract, errors, prices
-from sweep.backends import Job, Order, Progress, Surroundings, WorkerNode, checkpoints, inputs, memory, wanted_elsewhere
+from sweep.backends import (
+    Continues,
+    Crowded,
+    Ends,
+    Job,
+    Moves,
+    Order,
+    Outgrown,
+    Progress,
+    SameData,
+    Surroundings,
+    WorkerNode,
+    checkpoints,
+    inputs,
+    memory,
+    wanted_elsewhere,
+)
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.backends.unread import UnreadParameters
@@ -230,7 +246,8 @@ class Worker:
             incompatible=incompatible,
         )
         spoilt = self._explain_replacement(status)
-        return Progress(tuple(epochs), end, facts, self._take_notices(), spoilt, fault)
+        notices = self._take_notices()
+        return Ends(epochs=tuple(epochs), facts=facts, notices=notices, spoilt=spoilt, end=end, fault=fault)
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
         """Release a trial that must begin again in another process."""
@@ -238,21 +255,22 @@ class Worker:
         notices = self._take_notices()
         match cause:
             case _TooLarge():
-                return Progress(notices=notices, spoilt=str(cause), accumulate=trial.accumulate)
+                return Outgrown(notices=notices, spoilt=str(cause), accumulate=trial.accumulate)
             case _Crowded():
-                return Progress(notices=notices, spoilt=str(cause), crowded=True)
+                return Crowded(notices=notices, spoilt=str(cause))
             case _:
-                return Progress(notices=notices, moves=True)
+                return Moves(notices=notices)
 
     def _report_running(self, trial: _Trial, epochs: list[EpochReported], facts: Facts) -> Progress:
         """Return the progress of a trial that continues, here or on another worker."""
-        data_known = trial.order.known_data is not None and facts.data == trial.order.known_data
-        leaves = None
         if trial.moves:
             self._settle(trial)
             leaves = self._node.leaving()
+            return Moves(epochs=tuple(epochs), facts=facts, notices=self._take_notices(), spoilt=leaves)
         notices = self._take_notices()
-        return Progress(tuple(epochs), None, facts, notices, leaves, data_known=data_known, moves=trial.moves)
+        if trial.order.known_data is not None and facts.data == trial.order.known_data:
+            return SameData(epochs=tuple(epochs), facts=facts, notices=notices)
+        return Continues(epochs=tuple(epochs), facts=facts, notices=notices)
 
     def _explain_replacement(self, status: Status) -> str | None:
         """Return why this process must not train another trial after one with this status; None if it may."""

@@ -16,7 +16,7 @@ from importlib import import_module
 
 from sweep import backends, interruption
 from sweep.analysis.live_status import Standing
-from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders, refill
+from sweep.backends import Backend, Crowded, Driver, Job, Order, Outgrown, SweepStatus, is_released, orders, refill
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
@@ -177,9 +177,9 @@ class Inline:
                 for text in progress.notices:
                     self.notice(text)
                 goes_on = driver.take(trial, progress)
-                if progress.spoilt or progress.outgrown:
+                if progress.spoilt or isinstance(progress, Outgrown | Crowded):
                     driver.lose(trial, "replaced")
-                if goes_on and not progress.over:
+                if goes_on and not is_released(progress):
                     trials.append(trial)
             for trial in driver.tick():  # it took too long; its training could not be interrupted in this process
                 driver.lose(trial, "ended")

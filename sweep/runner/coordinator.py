@@ -12,17 +12,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from msgspec import structs
 
-from sweep.backends import Lost, Order, Progress
+from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Terms, Upcoming
+from sweep.runner.trials import (
+    AuxiliaryTrials,
+    NextTrial,
+    OpenTrial,
+    Pauses,
+    ResumeTrial,
+    Stage,
+    StartTrial,
+    Terms,
+    Upcoming,
+)
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Population
@@ -41,7 +52,6 @@ from sweep.store.ledger import (
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
-INTERRUPTED, UNWANTED = "interrupted", "stopped on request"
 MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
 
@@ -88,9 +98,8 @@ class Coordinator:
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
-        self._out: set[int] = set()  # trials that a worker is training or about to train
         self._doomed: list[int] = []  # ended trials whose workers must be killed
-        self._dying: set[int] = set()  # doomed trials to retry once their workers are gone
+        self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
@@ -102,6 +111,7 @@ class Coordinator:
         self._confirming = False  # the search has ended; its limits no longer apply
         self.completed = 0
         self.stopping: str | None = None
+        self._stop_asked = False  # by the user
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot continue now, through no fault of its own
 
@@ -128,7 +138,7 @@ class Coordinator:
     @property
     def running(self) -> int:
         """Number of trials whose worker exists or is being started."""
-        return len(self._out) + len(self._dying)
+        return sum(trial.has_worker for trial in self._open.values()) + len(self._dying)
 
     def recall(self, event: Event) -> Change:
         """Replay an event of an earlier session, before this one starts; return the change it makes."""
@@ -156,7 +166,7 @@ class Coordinator:
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
         self._emit([again(trial=number) for number in failed])
         resumable = [trial for number, trial in self._open.items() if self._auxiliary.has(number) or not confirming]
-        resumable.sort(key=lambda trial: (trial.paused, trial.state.number))
+        resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
         self._again.extend(trial.state.number for trial in resumable)
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
@@ -168,10 +178,11 @@ class Coordinator:
         """
         while not self._is_stopping():
             self._drop()
-            trial = self._chosen(worker)
-            if trial is None:
+            chosen = self._choose_next(worker)
+            if chosen is None:
                 return None
-            if not self._inherits(trial):
+            trial = self._open_next(chosen)
+            if trial is None or not self._inherits(trial):
                 continue
             answer = self._recall(trial)
             if answer is not None and answer.data in self._known_data:
@@ -180,30 +191,75 @@ class Coordinator:
             number = trial.started.trial
             must_train = number in self._open and number not in self._again
             if must_train and not self.stopping:
-                self._out.add(number)
-                trial.interrupted = False
+                trial.stage = Stage.TRAINING
                 known_data = answer.data if answer else None
                 devices = self._sharing.devices(number, trial.started.params)
                 return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
         return None
 
-    def _chosen(self, worker: str) -> OpenTrial | None:
-        """Return the next trial to train: one to resume, a new one, or else a paused one although its rule holds it."""
+    def _choose_next(self, worker: str) -> NextTrial | None:
+        """Return what a free worker trains next; None if there is nothing to train now.
+
+        The order is: the first open trial that waits for a worker and that its rule does not hold; a new trial; and,
+        if no trial of the search is running, a paused trial although its rule holds it. If its rule wants none of them
+        either, the paused trials end, and with the search over there may be a new trial, with a fresh seed.
+        """
         ready = self._pauses.ready(self._again)
-        if ready is None:
-            started = self._start(worker)
-            searching = not all(self._auxiliary.has(trial) for trial in (*self._out, *self._dying))
-            if started is not None or self._confirming or searching:
-                return started
-            ready = self._pauses.last()
-        if ready is None:
-            return self._start(worker) if self._drop(rest=True) else None  # fresh seeds, now that the search is over
-        self._again.remove(ready)
-        return self._open[ready]
+        if ready is not None:
+            return ResumeTrial(ready)
+        new = self._choose_new(worker)
+        if new is not None or self._confirming or self._is_searching():
+            return new
+        last = self._pauses.last()
+        if last is not None:
+            return ResumeTrial(last)
+        return self._choose_new(worker) if self._drop(rest=True) else None
+
+    def _choose_new(self, worker: str) -> StartTrial | None:
+        """Return the next new trial; None if there is none to start now.
+
+        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
+        """
+        started = self._auxiliary.baseline()
+        if started is None and not self._confirming:
+            started = self._choose_from_search(worker)
+        self._all_started = started is None
+        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
+        if started is None and self._spec.confirm and not searching:
+            self._confirming = True
+            started = self._auxiliary.confirmation()
+        return None if started is None else StartTrial(started)
+
+    def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        chosen = self._upcoming.choose(worker)
+        if chosen is None:
+            return None
+        place, params = chosen
+        parent = self._population.parent(place) if self._population else None
+        return self._auxiliary.searched(place, params, parent)
+
+    def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
+        """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
+        match chosen:
+            case StartTrial(event):
+                return self._open[event.trial] if self._emit([event]) else None
+            case ResumeTrial(number):
+                self._again.remove(number)
+                return self._open[number]
+            case _:
+                assert_never(chosen)
+
+    def _is_searching(self) -> bool:
+        """Return whether a trial of the search has a worker."""
+        with_worker = (number for number, trial in self._open.items() if trial.has_worker)
+        return any(not self._auxiliary.has(number) for number in (*with_worker, *self._dying))
+
+    def _has_worker(self, trial: int) -> bool:
+        return trial in self._open and self._open[trial].has_worker
 
     def _drop(self, *, rest: bool = False) -> bool:
         """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
-        ends = [end for end in self._pauses.dropped(rest=rest) if end.trial not in self._out]
+        ends = [end for end in self._pauses.dropped(rest=rest) if not self._has_worker(end.trial)]
         for end in ends:
             self._dismiss(self._open[end.trial], end)
         return bool(ends)
@@ -231,7 +287,7 @@ class Coordinator:
 
     def begun(self, trial: int) -> None:
         """Note that a worker has begun a trial; its timeouts count from now."""
-        if trial in self._out:
+        if self._has_worker(trial):
             self._watch.begin(trial)
 
     def tick(self) -> list[int]:
@@ -251,49 +307,90 @@ class Coordinator:
         """Process one step of a worker; return whether the trial continues there."""
         self._hooks.look(self)
         open_trial = self._open.get(trial)
-        if open_trial is None or trial not in self._out:  # a worker that was considered lost has come back
+        if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
-        open_trial.accumulate = progress.accumulate or open_trial.accumulate
-        open_trial.outgrown = progress.outgrown
-        fresh, lacks = self._terms.fresh(open_trial, progress.epochs, progress.facts)
-        end = lacks or progress.end
-        end = end and self._terms.spared(end, open_trial.state.retries)
+        match progress:
+            case Continues():
+                self._record(open_trial, progress)
+            case SameData():
+                self._take_same_data(open_trial, progress)
+            case Moves():
+                self._take_move(open_trial, progress)
+            case Outgrown() | Crowded():
+                self._take_outgrown(open_trial, progress)
+            case Ends():
+                self._take_end(open_trial, progress)
+            case _:
+                assert_never(progress)
+        return self._has_worker(trial)
+
+    def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
+        """Process the step of a trial whose result an earlier sweep may have, now that its data are known."""
+        if self._record(trial, progress):
+            self._answer_running(trial)
+
+    def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
+        """Process the last step of a trial in a worker that another one replaces."""
+        if not self._record(trial, progress):
+            return
+        number = trial.started.trial
+        self._watch.end(number)
+        trial.stage = Stage.WAITING
+        self._wait(number, spoilt=progress.spoilt is not None)
+
+    def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
+        """Process the end of an attempt that ran out of memory; `lose` is called next, for the spoilt worker."""
+        trial.stage = Stage.OUTGROWN
+        if isinstance(progress, Outgrown):
+            trial.accumulate = progress.accumulate
+        self._record(trial, progress)
+
+    def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
+        """Process the last step of a trial."""
         if progress.fault:
             self._fail(progress.fault)
-        if not self._check_first(fresh, end) or not self._hear(open_trial, fresh, end):
-            self._out.discard(trial)
+        self._record(trial, progress, progress.end)
+
+    def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
+        """Log the epochs of a step, and ``end`` if the trial gets there. Return whether its worker may train it on.
+
+        It may not if it has ended, pauses, or the log cannot be written.
+        """
+        number = trial.started.trial
+        fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
+        end = lacks or end
+        if end is not None:
+            end = self._terms.spared(end, trial.state.retries)
+        if not self._check_first(fresh, end) or not self._hear(trial, fresh, end):
+            trial.stage = Stage.WAITING
             return False
-        if trial in self._out:
-            self._decide_on_running(open_trial, progress, has_new_epochs=bool(fresh))
-        elif open_trial.unwanted and trial in self._open:
-            self._end_unwanted(open_trial, progress.facts)
-        elif end and end.again:
-            self._wait(trial, spoilt=progress.spoilt is not None)
-        return trial in self._out
+        if self._has_worker(number):
+            return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(fresh))
+        if trial.stop_requested and number in self._open:
+            self._end_on_request(trial, progress.facts)
+        elif end is not None and end.again:
+            self._wait(number, spoilt=progress.spoilt is not None)
+        return False
 
-    def _decide_on_running(self, open_trial: OpenTrial, progress: Progress, *, has_new_epochs: bool) -> None:
-        """End, pause or move a trial that its worker would continue, if there is a reason; the first reason counts."""
-        trial = open_trial.started.trial
-        overdue = open_trial.overdue()
-        if overdue:
-            self._emit([structs.replace(overdue, facts=progress.facts)])
-        elif open_trial.unwanted and trial in self._open:
-            self._end_unwanted(open_trial, progress.facts)
-        elif has_new_epochs and self._pauses.why(open_trial):
-            self._leave(open_trial, progress.facts)
-        elif progress.moves:
-            self._watch.end(trial)
-            self._out.discard(trial)
-            self._wait(trial, spoilt=progress.spoilt is not None)
-        elif progress.data_known:
-            self._answer_running(open_trial)
+    def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
+        """End or pause a trial if there is a reason; the first reason counts. Return whether there was one."""
+        overdue = trial.overdue()
+        if overdue is not None:
+            self._emit([structs.replace(overdue, facts=facts)])
+        elif trial.stop_requested:
+            self._end_on_request(trial, facts)
+        elif has_new_epochs and self._pauses.why(trial):
+            self._leave(trial, facts)
+        else:
+            return False
+        return True
 
-    def _end_unwanted(self, open_trial: OpenTrial, facts: Facts) -> None:
-        self._emit([structs.replace(open_trial.dismissed(UNWANTED), facts=facts)])
+    def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
+        self._emit([structs.replace(trial.dismissed(), facts=facts)])
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
         """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
@@ -302,8 +399,8 @@ class Coordinator:
             return
         trial = open_trial.started.trial
         self._known_data.add(answer.data)
-        if self._answer(open_trial, answer) and trial in self._out:  # its worker has begun it without the checkpoint
-            self._out.discard(trial)
+        if self._answer(open_trial, answer) and self._has_worker(trial):  # which began it without the checkpoint
+            open_trial.stage = Stage.WAITING
             self._again.appendleft(trial)
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
@@ -318,20 +415,19 @@ class Coordinator:
                 self._again.append(trial)
             return False
         open_trial = self._open.get(trial)
-        if open_trial is None or trial not in self._out:
+        if open_trial is None or not open_trial.has_worker:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
-        if open_trial.outgrown and not open_trial.unwanted:  # it needs another process
-            open_trial.outgrown = False
+        if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
+            open_trial.stage = Stage.WAITING
             open_trial.moved = True
-            self._out.discard(trial)
             self._again.appendleft(trial)
             return False
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
-        if open_trial.unwanted:
-            self._emit([open_trial.dismissed(UNWANTED)])
+        if open_trial.stop_requested:
+            self._emit([open_trial.dismissed()])
             return False
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
             times = open_trial.restarts + open_trial.lost_nodes - 1
@@ -340,14 +436,18 @@ class Coordinator:
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
-        self._out.discard(trial)
+        open_trial.stage = Stage.WAITING
         self._again.appendleft(trial)
         return True
 
-    def stop(self, reason: str) -> None:
-        """Start no more trials and end the running ones after their present epoch."""
+    def stop(self, reason: str, *, asked: bool = False) -> None:
+        """Start no more trials and end the running ones after their present epoch.
+
+        ``asked``: the user wants it, so that the sweep counts as interrupted. The first call counts.
+        """
         if not self.stopping:
             self.stopping = reason
+            self._stop_asked = asked
             self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
@@ -355,9 +455,9 @@ class Coordinator:
         open_trial = self._open.get(trial)
         if open_trial is None:
             return
-        open_trial.unwanted = True
-        if now or trial not in self._out:
-            self._dismiss(open_trial, open_trial.dismissed(UNWANTED))
+        open_trial.stop_requested = True
+        if now or not open_trial.has_worker:
+            self._dismiss(open_trial, open_trial.dismissed())
 
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
@@ -365,13 +465,14 @@ class Coordinator:
         Return whether the sweep finished or stopped at one of its limits; False if it was stopped by the user or the
         backend gave up.
         """
-        asked = self.stopping in (INTERRUPTED, UNWANTED)
+        asked = self._stop_asked
         late = asked and self._auxiliary.complete()  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = "finished" if finished else self.stopping or "the backend gave up"
-        ends = [one.end(Status.INTERRUPTED, reason, Facts()) for one in self._open.values() if not one.interrupted]
+        running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
+        ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
         return finished or not (asked or self.stopping is None)
 
@@ -389,32 +490,16 @@ class Coordinator:
         """End a trial without waiting for its worker, which is killed if it has one."""
         number = trial.started.trial
         end = self._terms.spared(end, trial.state.retries)
-        if number in self._out:
+        if trial.has_worker:
             self._doomed.append(number)
             self._upcoming.lost(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
             self._wait(number, spoilt=True)
-        self._out.discard(number)  # even if the log could not be written
+        if trial.has_worker:  # the log could not be written
+            trial.stage = Stage.WAITING
         self._watch.end(number)
-
-    def _start(self, worker: str) -> OpenTrial | None:
-        """Choose a new trial and log its start; None if there is none to start now.
-
-        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
-        """
-        started = self._auxiliary.baseline()
-        if started is None and not self._confirming and (chosen := self._upcoming.choose(worker)) is not None:
-            place = chosen[0]
-            parent = self._population.parent(place) if self._population else None
-            started = self._auxiliary.searched(*chosen, parent)
-        self._all_started = started is None
-        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
-        if started is None and self._spec.confirm and not searching:
-            self._confirming = True
-            started = self._auxiliary.confirmation()
-        return self._open[started.trial] if started and self._emit([started]) else None
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
@@ -453,7 +538,7 @@ class Coordinator:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.verdict or trial.diverged or trial.reached or self._pauses.why(trial):
+                if trial.early_end is not None or self._pauses.why(trial):
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -477,12 +562,14 @@ class Coordinator:
         if not self._spec.constraints:
             return events
         last = {number: trial.state.last for number, trial in self._open.items()}
-        found: list[Event] = []
+        judged: list[Event] = []
         for event in events:
             if isinstance(event, EpochReported):
                 last[event.trial] = event.metrics
-            found.append(self._terms.judged(event, last[event.trial]) if isinstance(event, TrialEnded) else event)
-        return found
+            if isinstance(event, TrialEnded):
+                event = self._terms.judged(event, last.get(event.trial, {}))  # a failed trial that is reopened has none
+            judged.append(event)
+        return judged
 
     def _check_limits(self) -> None:
         if not self._confirming and self._limits.reached:
@@ -504,6 +591,23 @@ class Coordinator:
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
+        if isinstance(change, Reported):
+            self._update_after_epoch(change, verdict, in_search=heard is not None)
+        else:
+            self._update_open_trials(change)
+        return change
+
+    def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
+        state, report = change
+        trial = self._open[state.number]
+        trial.early_end = self._terms.early_end(report, verdict, in_search=in_search)
+        if trial.stage is Stage.INTERRUPTED:
+            trial.stage = Stage.WAITING
+        self._pauses.note(state.number, paused=False)
+        if not self._is_open:
+            self._watch.recall(state.number, report.time_s)
+
+    def _update_open_trials(self, change: Change) -> None:
         match change:
             case Started(state):
                 epochs = self._spec.trial_epochs(state.params)
@@ -512,31 +616,21 @@ class Coordinator:
                 else:
                     self._upcoming.started(state.place)
                     self._open[state.number] = self._pauses.open(state, epochs)
-            case Reported(state, report):
-                trial = self._open[state.number]
-                trial.verdict, trial.interrupted = verdict, False
-                self._pauses.note(trial, paused=False)
-                trial.diverged = self._objective.diverged(report)
-                trial.reached = self._objective.reached(self._target, report.metrics) if heard else None
-                if not self._is_open:
-                    self._watch.recall(state.number, report.time_s)
             case Interrupted(state, end):
-                self._out.discard(state.number)
-                self._open[state.number].interrupted = True
-                self._pauses.note(self._open[state.number], paused=end.waits)
+                self._open[state.number].stage = Stage.INTERRUPTED
+                self._pauses.note(state.number, paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_epochs(state.params)
-                self._open[state.number] = OpenTrial(state, epochs, (), interrupted=True)
+                self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
-                self._out.discard(state.number)
                 self._upcoming.ended(state.number)
+                self._pauses.note(state.number, paused=False)
                 self._watch.end(state.number)
                 del self._open[state.number]
                 self.completed += state.status is Status.COMPLETED
             case _:
                 pass
-        return change
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""

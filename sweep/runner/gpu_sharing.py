@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import geometric_mean
 
-from sweep.backends import Progress
+from sweep.backends import Crowded, Moves, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Params
 from sweep.runner.trials import fits_structure
@@ -249,12 +249,16 @@ class Sharing:
         if not self._auto:
             return
         self._learn_structure(trial, progress.facts)
-        if progress.crowded:
-            share = self._out.pop(trial, 1.0)
-            self._trials[trial].least = min(2 * share, 1.0)
-            self._say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(min(2 * share, 1.0))}")
-        elif progress.moves:
-            self._out.pop(trial, None)
+        match progress:
+            case Crowded():
+                share = self._out.pop(trial, 1.0)
+                least = min(2 * share, 1.0)
+                self._trials[trial].least = least
+                self._say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(least)}")
+            case Moves():
+                self._out.pop(trial, None)
+            case _:
+                pass
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:
         there = self._trials.get(trial)

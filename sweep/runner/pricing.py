@@ -135,11 +135,10 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     if spec.confirm is None:
         return None
     share, each = spec.confirm.share(), longest * (spec.folds or 1)
-    own = int(spec.baseline is not None)
-    racers = min(spec.confirm.finalists, configurations or spec.confirm.finalists) + own
+    baseline = [] if spec.baseline is None else [each]
+    finalists = min(spec.confirm.finalists, configurations or spec.confirm.finalists)
     allowed = math.inf if share is None or epochs is None else share * epochs
-    while racers > 2 and confirmation.AFFORDED * racers * each > allowed:
-        racers -= 1
+    racers = confirmation.count_affordable([each] * finalists, baseline, allowed) + len(baseline)
     seeds = spec.confirm.seeds if math.isinf(allowed) else min(spec.confirm.seeds, int(allowed // (racers * each)))
     return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce, StoreError
+from sweep.events import ON_REQUEST
 from sweep.runner import View
-from sweep.runner.coordinator import INTERRUPTED, UNWANTED, Coordinator
+from sweep.runner.coordinator import Coordinator
 from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
@@ -104,7 +105,7 @@ class Ending:
     def look(self, coordinator: Coordinator) -> None:
         """Start no more trials if a signal asked for that."""
         if self._signals.asked:
-            coordinator.stop(INTERRUPTED)
+            coordinator.stop("interrupted", asked=True)
 
     def obey(self, coordinator: Coordinator) -> None:
         """Carry out the requests of other processes.
@@ -121,7 +122,7 @@ class Ending:
                 self._wanted = True
                 if self._view is not None:
                     self._view.say("stopping after the running epochs, as `sweep stop` asks")
-                coordinator.stop(UNWANTED)
+                coordinator.stop(ON_REQUEST, asked=True)
         if self.lost and self._embedded:
             raise StoppedAtOnce(self.lost)
 

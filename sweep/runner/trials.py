@@ -14,8 +14,10 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 from itertools import count
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -23,7 +25,7 @@ from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
-from sweep.events import PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
@@ -33,25 +35,42 @@ from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started,
 from sweep.text import guess
 
 
+class Stage(Enum):
+    """Where an open trial is in this session."""
+
+    WAITING = auto()  # no worker has it, and the log does not say that it was interrupted
+    TRAINING = auto()  # a worker trains it or is about to
+    OUTGROWN = auto()  # its worker has handed it back; another process continues it once this worker is gone
+    INTERRUPTED = auto()  # the log says that it was interrupted, and no worker has had it since; it may be paused
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """Why a trial ends at its present epoch, although it may have epochs left."""
+
+    status: Status  # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
+    reason: str
+
+
 @dataclass
 class OpenTrial:
-    """Progress of one open trial and the decisions about it."""
+    """A trial that has not ended for good: its stage, and what is known of it in this session."""
 
     state: TrialState
-    epochs: int
+    epochs: int  # that it is to train
     decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
-    verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
-    diverged: str = ""  # why it diverged in its last epoch; empty if it did not
-    reached: str | None = None  # that it reached the sweep's target, in words
-    interrupted: bool = False  # and no worker has trained it since
-    restarts: int = 0  # number of lost workers in this session
-    lost_nodes: int = 0  # in this session
-    accumulate: int = 1  # micro-batches per batch that it needs, as learned in this session
-    outgrown: bool = False  # its worker handed it back, to be trained in another process
-    moved: bool = False  # it was handed back before
-    unwanted: bool = False  # a user asked to stop it
-    pauses: bool = False  # it may pause at its decision epochs
-    paused: int = 0  # position in the order of pauses; 0 while it is not paused
+    may_pause: bool = False  # at its decision epochs
+    stage: Stage = Stage.WAITING
+    early_end: EarlyEnd | None = None  # that its last epoch calls for
+    stop_requested: bool = False  # by a user; it ends at its next report
+    restarts: int = 0  # number of lost workers
+    lost_nodes: int = 0
+    accumulate: int = 1  # micro-batches for each batch that it needs
+    moved: bool = False  # it has outgrown a process before
+
+    @property
+    def has_worker(self) -> bool:
+        return self.stage in (Stage.TRAINING, Stage.OUTGROWN)
 
     @property
     def started(self) -> TrialStarted:
@@ -61,21 +80,37 @@ class OpenTrial:
         """Return the event that ends this trial with a status, at the present time."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
-    def dismissed(self, reason: str) -> TrialEnded:
+    def dismissed(self) -> TrialEnded:
         """Return the event that prunes this trial on a user's request."""
-        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+        return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
     def overdue(self) -> TrialEnded | None:
         """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""
-        if self.diverged:
-            return self.end(Status.DIVERGED, self.diverged, Facts())
-        if self.state.epoch >= self.epochs:
+        early = self.early_end
+        diverged = early is not None and early.status is Status.DIVERGED
+        if self.state.epoch >= self.epochs and not diverged:
             return self.end(Status.COMPLETED, "", Facts())
-        if self.reached:
-            return structs.replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)
-        if self.verdict:
-            return self.end(Status.PRUNED, self.verdict, Facts())
-        return None
+        if early is None:
+            return None
+        end = self.end(early.status, early.reason, Facts())
+        return structs.replace(end, at_target=early.status is Status.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class StartTrial:
+    """The next thing to train is a new trial: of the baseline, the search, or the confirmation."""
+
+    event: TrialStarted
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTrial:
+    """The next thing to train is an open trial: interrupted, lost by its worker, failed and retried, or paused."""
+
+    trial: int
+
+
+NextTrial: TypeAlias = StartTrial | ResumeTrial
 
 
 class Terms:
@@ -83,6 +118,7 @@ class Terms:
 
     def __init__(self, spec: Spec) -> None:
         self._spec, self._objective = spec, spec.objectives[0]
+        self._target = spec.metrics[0].target
 
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
         """Return the order for a worker to train this trial.
@@ -101,7 +137,7 @@ class Terms:
             to_beat,
             known_data=known_data,
             moved=trial.moved,
-            waits=trial.pauses,
+            waits=trial.may_pause,
             shares=shares,
         )
 
@@ -157,6 +193,19 @@ class Terms:
             parent=None if parent is None else parent.trial,
             parent_epoch=None if parent is None else parent.epoch,
         )
+
+    def early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
+        """Return the end that an epoch calls for: the trial diverged, reached the target, or is pruned by ``verdict``.
+
+        Only trials of the search end at the target.
+        """
+        diverged = self._objective.diverged(report)
+        if diverged:
+            return EarlyEnd(Status.DIVERGED, diverged)
+        reached = self._objective.reached(self._target, report.metrics) if in_search else None
+        if reached:
+            return EarlyEnd(Status.COMPLETED, reached)
+        return EarlyEnd(Status.PRUNED, verdict) if verdict else None
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return the end of a trial, changed to an interruption if it failed and has retries left."""
@@ -406,11 +455,12 @@ class Pauses:
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
         self._trials = trials
-        self._count = 0
+        self._count = 0  # pauses so far
+        self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
         """Return a new open trial of the search, with its decision epochs."""
-        return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), pauses=self._rule is not None)
+        return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
 
     def why(self, trial: OpenTrial) -> str | None:
         """Return why a trial must pause now; None if it may continue."""
@@ -424,10 +474,17 @@ class Pauses:
         why = self.why(trial)
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True) if why else None
 
-    def note(self, trial: OpenTrial, *, paused: bool) -> None:
-        """Record whether a trial is paused, and the order of pauses, in which trials resume."""
-        self._count += paused
-        trial.paused = self._count if paused else 0
+    def note(self, trial: int, *, paused: bool) -> None:
+        """Record whether a trial is paused."""
+        if paused:
+            self._count += 1
+            self._positions[trial] = self._count
+        else:
+            self._positions.pop(trial, None)
+
+    def position(self, trial: int) -> int:
+        """Return the position of a trial in the order of pauses, in which trials resume; 0 if it is not paused."""
+        return self._positions.get(trial, 0)
 
     def ready(self, again: Iterable[int]) -> int | None:
         """Return the first of these trials that its rule does not hold; None if all are held."""

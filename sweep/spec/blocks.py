@@ -15,6 +15,7 @@ from sweep.contract import aside
 from sweep.events import Value
 from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
+from sweep.text import parse_percent
 
 LATER = frozenset(
     {
@@ -48,7 +49,7 @@ Amount: TypeAlias = Annotated[float, Field(gt=0)]
 
 
 def _some_share(text: str) -> str:
-    if not float(text.rstrip("% ")):
+    if not parse_percent(text):
         raise ValueError("a share above 0%")
     return text
 
@@ -278,4 +279,4 @@ class Confirm(Block):
 
     def share(self) -> float | None:
         """Return the budget as a fraction of 1; None without a budget."""
-        return None if self.budget is None else float(self.budget.rstrip("% ")) / 100
+        return None if self.budget is None else parse_percent(self.budget)

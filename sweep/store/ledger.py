@@ -17,6 +17,7 @@ from msgspec import structs
 
 from sweep.errors import StoreError
 from sweep.events import (
+    ON_REQUEST,
     UNFINISHED,
     EpochReported,
     Event,
@@ -201,6 +202,8 @@ class Ledger:
 
     def _end(self, event: TrialEnded) -> Interrupted | Reopened | Ended:
         trial = self._find(event.trial)
+        if event.status is Status.PRUNED and event.reason == ON_REQUEST:  # logs of early releases do not have ``asked``
+            event = structs.replace(event, asked=True)
         reopens = event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED
         if trial.status not in UNFINISHED and not reopens:
             raise OutOfOrder(f"trial {event.trial} has ended before")

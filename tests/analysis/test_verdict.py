@@ -184,6 +184,7 @@ def test_one_training_each_or_other_numbers_say_no_such_thing(sweep_of, scores: 
 def confirmed(place: int, mean: float | None = 0.5, **more: object) -> Confirmed:
     usual = {
         **{"place": place, "verdict": "best" if place == 1 else "ties", "undecided": "", "reason": ""},
+        "is_broken": more.get("reason") == BROKEN,
         **{"is_baseline": False, "params": {"a": place}, "selected": 0.75, "mean": mean, "seeds": 8},
         **{"difference": None if place == 1 else -0.25, "low": None if place == 1 else -0.5},
         **{"high": None if place == 1 else -0.125, "tested": {}, "trials": (place,)},

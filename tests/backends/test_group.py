@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from sweep.backends import Job, Order, Progress, Steps, checkpoints, orders
+from sweep.backends import Ends, Job, Moves, Order, Progress, Steps, checkpoints, is_released, orders
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Assignment, EpochReported, OutOfMemory, Report, Stopped, Trainable
@@ -114,7 +114,7 @@ def train(
         for trial, progress in steps[-1].found.items():
             epochs[trial] += [epoch.epoch for epoch in progress.epochs]
             last[trial] = progress
-            if not progress.over and not prunes(trial, epochs[trial][-1] if epochs[trial] else 0):
+            if not is_released(progress) and not prunes(trial, epochs[trial][-1] if epochs[trial] else 0):
                 going.append(trial)
         group.keep(going)
         if not going:
@@ -123,7 +123,16 @@ def train(
 
 
 def ends(last: Mapping[int, Progress]) -> dict[int, str]:
-    return {trial: str(one.end.status) if one.end else "moves" if one.moves else "left" for trial, one in last.items()}
+    found: dict[int, str] = {}
+    for trial, one in last.items():
+        match one:
+            case Ends():
+                found[trial] = str(one.end.status)
+            case Moves():
+                found[trial] = "moves"
+            case _:
+                found[trial] = "left"
+    return found
 
 
 def test_trials_are_trained_together_to_their_ends(tmp_path: Path) -> None:
@@ -143,7 +152,7 @@ def test_all_pause_where_one_waits_for_a_decision(tmp_path: Path) -> None:
     group.take([order(1, decisions=(2,)), order(2)])
     first = group.step().found
     assert [[epoch.epoch for epoch in one.epochs] for one in first.values()] == [[1, 2], [1, 2]]
-    assert all(one.end is None for one in first.values())
+    assert all(not isinstance(one, Ends) for one in first.values())
 
 
 @pytest.mark.parametrize(
@@ -208,7 +217,7 @@ def test_trials_join_those_under_way_until_one_does_not_fit(tmp_path: Path) -> N
     assert step.is_open
     group.take([order(4, batch_size=64)])
     step = group.step()
-    assert (step.found[4].moves, step.is_open) == (True, False)
+    assert (type(step.found[4]), step.is_open) == (Moves, False)
     group.keep([])
     _, last, steps = train(group, [order(5), order(6)])
     assert steps[0].is_open
@@ -258,7 +267,7 @@ def test_one_of_several_goes_on_from_its_checkpoint_alone(tmp_path: Path) -> Non
     assert checkpoints.newest_first(tmp_path, 1)[0].name == "epoch-000003"
     epochs, last, _ = train(grouped(tmp_path, 1, Counting), [order(1)])
     assert epochs[1] == [1, 2, 3, 4, 5, 6]  # the first ones out of the checkpoint
-    assert last[1].end is not None
+    assert isinstance(last[1], Ends)
 
 
 def test_a_trainable_without_groups_is_given_one_trial_at_a_time(tmp_path: Path) -> None:

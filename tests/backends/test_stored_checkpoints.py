@@ -10,7 +10,7 @@ from counting import Counting
 from object_stores import Server
 from waiting import until
 
-from sweep.backends import Job, Order, checkpoints, stored_checkpoints
+from sweep.backends import Ends, Job, Order, checkpoints, stored_checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status
@@ -49,7 +49,7 @@ def there(store: ObjectStore) -> list[str]:
 def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
     worker = Worker(job(tmp_path, store))
     worker.take(order())
-    while (progress := worker.step()).end is None:
+    while not isinstance(progress := worker.step(), Ends):
         pass
     assert progress.end.facts.checkpoint == "checkpoints/00003/epoch-000006"
     assert there(store)[0] == "epoch-000006"
@@ -65,7 +65,7 @@ def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(tmp_path: P
     other = Worker(job(tmp_path, store, "two"))
     other.take(order())
     heard: list[EpochReported] = []
-    while (progress := other.step()).end is None:
+    while not isinstance(progress := other.step(), Ends):
         heard += progress.epochs
     heard += progress.epochs
     assert [epoch.epoch for epoch in heard] == [1, 2, 3, 4, 5, 6]
@@ -114,12 +114,12 @@ def test_a_store_that_is_away_is_no_failure_of_a_trial(
         progress = worker.step()
     finally:
         server.start()
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.INTERRUPTED
     assert progress.fault is not None
     assert "cannot be reached" in progress.fault
     worker.take(order())
-    while (progress := worker.step()).end is None:
+    while not isinstance(progress := worker.step(), Ends):
         pass
     assert progress.end.status is Status.COMPLETED
     worker.close()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from sweep.backends import Job, Lost, Order, Progress, Steps, checkpoints
+from sweep.backends import Continues, Ends, Job, Lost, Order, Outgrown, Steps, checkpoints
 from sweep.contract import Assignment
 from sweep.errors import StoreError
 from sweep.events import Status, TrialEnded
@@ -88,7 +88,7 @@ def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
     end = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=0.0)
     answers = [
         scheduler.on_trial_result(None, SimpleNamespace(trial_id="t"), {"steps": Steps({7: progress}, progress.spoilt)})
-        for progress in (Progress(end=end, worker="w"), Progress(end=end, spoilt="it is full", worker="w"))
+        for progress in (Ends(end=end, worker="w"), Ends(end=end, spoilt="it is full", worker="w"))
     ]
     assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
     assert said == ["the worker of trial 7 is replaced: it is full"]
@@ -138,7 +138,7 @@ def several(
 
 
 def test_a_worker_keeps_the_trials_that_go_on() -> None:
-    found = {number: Progress(worker="w") for number in (1, 2, 3)}
+    found = {number: Continues(worker="w") for number in (1, 2, 3)}
     answer, _, workers = several(Ending(2), Steps(found, together=4), actor := Actor())
     assert (answer, actor.kept, workers.held, workers.together) == ("CONTINUE", [[1, 3]], {"t": [1, 3]}, 4)
 
@@ -160,7 +160,7 @@ class Giving(Ending):
 
 
 def test_places_of_a_worker_are_given_to_other_trials_once_a_quarter_is_free() -> None:
-    found = {number: Progress(worker="w") for number in range(8)}
+    found = {number: Continues(worker="w") for number in range(8)}
     for ended, is_open, more in (
         ((1, 2), True, [104, 103]),
         ((1,), True, []),
@@ -175,14 +175,14 @@ def test_places_of_a_worker_are_given_to_other_trials_once_a_quarter_is_free() -
 
 
 def test_a_worker_is_free_when_all_of_its_trials_have_ended() -> None:
-    found = {number: Progress(worker="w") for number in (1, 2)}
+    found = {number: Continues(worker="w") for number in (1, 2)}
     answer, _, workers = several(Ending(1, 2), Steps(found, together=2), actor := Actor())
     assert (answer, actor.kept, workers.held, workers.free, workers.together) == ("STOP", [], {}, ["w"], 2)
 
 
 @pytest.mark.parametrize(("room", "ends"), [(0, True), (1, False), (None, False)])
 def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(room: int | None, ends: bool) -> None:
-    found = {1: Progress(worker="w")}
+    found = {1: Continues(worker="w")}
     wanted = None if room is None else lambda: room
     answer, said, workers = several(Ending(1), Steps(found), actor := Actor(), wanted)
     assert (actor.kept, workers.held, said) == ([[]] if ends else [], {}, [])
@@ -191,23 +191,23 @@ def test_a_worker_whose_room_another_sweep_wants_ends_with_its_trial(room: int |
 
 def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None:
     driver, failed = Ending(1), TrialEnded(trial=1, status=Status.FAILED, reason="broken", time=0.0)
-    found = {1: Progress(end=failed, worker="w"), 2: Progress(worker="w")}
+    found = {1: Ends(end=failed, worker="w"), 2: Continues(worker="w")}
     answer, said, workers = several(driver, Steps(found, "its trial ended as failed", 4), actor := Actor())
     assert (answer, said, actor.kept, workers.held) == ("CONTINUE", [], [], {"t": [2]})
-    answer, said, workers = several(Ending(2), Steps({2: Progress(worker="w")}, "its trial ended as failed", 4), actor)
+    answer, said, workers = several(Ending(2), Steps({2: Continues(worker="w")}, "its trial ended as failed", 4), actor)
     assert (answer, actor.kept, workers.held) == ("CONTINUE", [[]], {})  # with nothing to train, it raises
     assert workers.replaced == {"t": []}
     assert said == ["the worker of trial 2 is replaced: its trial ended as failed"]
 
 
 def test_a_trial_that_needs_another_process_is_lost_by_a_worker_that_stays() -> None:
-    found = {1: Progress(accumulate=2, worker="w"), 2: Progress(worker="w")}
+    found = {1: Outgrown(accumulate=2, worker="w"), 2: Continues(worker="w")}
     answer, _, workers = several(driver := Ending(), Steps(found, "its trial does not fit", 4), Actor())
     assert (answer, driver.lost, workers.held) == ("CONTINUE", [1], {"t": [2]})
 
 
 def test_trials_go_on_by_themselves_where_a_worker_cannot_be_told() -> None:
-    found = {number: Progress(worker="w") for number in (1, 2, 3)}
+    found = {number: Continues(worker="w") for number in (1, 2, 3)}
     answer, said, workers = several(driver := Ending(2), Steps(found, together=4), None)
     assert (answer, driver.lost, workers.held, workers.together) == ("STOP", [1, 3], {}, 1)
     assert "temporary_state.ray_actor" in said[0]
@@ -325,7 +325,7 @@ from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
 from sweep.backends.ray_tune import backend, cluster, local_ray
-from sweep.backends import Job, Order
+from sweep.backends import Ends, Job, Order
 from sweep.space.objectives import Objective
 from sweep.contract import Assignment, Devices
 
@@ -348,7 +348,7 @@ class Driver:
         self.ahead.update(epoch.metrics["ahead"] for epoch in progress.epochs)
         if self.lost:
             self.since_loss.update(int(epoch.metrics["pid"]) for epoch in progress.epochs)
-        if progress.end is None:
+        if not isinstance(progress, Ends):
             return True
         self.ended.append(trial)
         self.out.discard(trial)

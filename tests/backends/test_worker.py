@@ -16,7 +16,7 @@ from counting import Counting
 from msgspec import structs
 from placed import without_place
 
-from sweep.backends import Job, Order, Progress, WorkerNode, checkpoints
+from sweep.backends import Continues, Ends, Job, Moves, Order, Outgrown, SameData, WorkerNode, checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
@@ -50,7 +50,7 @@ def whole(worker: Worker, given: Order) -> tuple[list[EpochReported], TrialEnded
         progress = worker.step()
         epochs += progress.epochs
         notices += progress.notices
-        if progress.end is not None:
+        if isinstance(progress, Ends):
             return epochs, progress.end, notices
     raise AssertionError("the trial does not end")
 
@@ -131,7 +131,7 @@ def test_what_fits_in_no_parts_is_tried_once_more_in_a_fresh_process(job: Job) -
     other = replace(given, assignment=replace(given.assignment, trial=4))
     used.take(other)
     progress = used.step()
-    assert (progress.end, progress.epochs, progress.accumulate) == (None, (), 1)
+    assert (type(progress), progress.epochs, progress.accumulate) == (Outgrown, (), 1)
     assert progress.spoilt == "its trial does not fit"
     assert [notice.split(": ")[1] for notice in progress.notices] == [
         "out of memory; again without what earlier trials left",
@@ -157,7 +157,7 @@ def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job)
     worker = Worker(job, make=Counting)
     worker.take(order("2 oom"))
     progress = worker.step()
-    assert (progress.end, progress.epochs, progress.accumulate) == (None, (), 2)
+    assert (type(progress), progress.epochs, progress.accumulate) == (Outgrown, (), 2)
     assert progress.spoilt == "its trial does not fit"
     assert [notice.split(": ")[1] for notice in progress.notices] == ["out of memory; again with each batch in 2 parts"]
     Counting.begun.clear()
@@ -226,10 +226,10 @@ def test_epochs_that_were_never_handed_over_come_out_of_the_checkpoint(job: Job)
     resumed = Worker(job)
     resumed.take(order(decisions=(2, 4)))
     first = resumed.step()
-    assert (first.epochs, first.end) == (lost.epochs, None)
+    assert (type(first), first.epochs) == (Continues, lost.epochs)
     rest = resumed.step()
     assert numbers(handed.epochs + first.epochs + rest.epochs) == [1, 2, 3, 4, 5, 6]
-    assert rest.end is not None
+    assert isinstance(rest, Ends)
     assert rest.end.status is Status.COMPLETED
 
 
@@ -308,7 +308,7 @@ def test_a_full_disk_is_not_the_trials_fault(job: Job) -> None:
     worker.take(order("9 full", decisions=(2,)))
     progress = worker.step()
     assert numbers(progress.epochs) == [1, 2]
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert progress.end.status is Status.INTERRUPTED
     assert "No space left on device" in str(progress.fault)
     assert kept(job) == []
@@ -321,11 +321,11 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     worker.take(order(decisions=(2,)))
     worker.step()
     job.stop_file.touch()
-    end = worker.step().end
-    assert end is not None
-    assert (end.status, kept(job)) == (Status.INTERRUPTED, ["epoch-000003"])
+    last = worker.step()
+    assert isinstance(last, Ends)
+    assert (last.end.status, kept(job)) == (Status.INTERRUPTED, ["epoch-000003"])
     worker.take(order())
-    assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
+    assert [type(worker.step()), kept(job)] == [Ends, ["epoch-000003"]]
 
 
 def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_begun_there(job: Job) -> None:
@@ -335,11 +335,11 @@ def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_b
     assert numbers(worker.step().epochs) == [1, 2]
     told.append("its node is taken away in 30 s")
     left = worker.step()
-    assert (numbers(left.epochs), left.end, left.moves, left.spoilt) == ([3], None, True, told[0])
+    assert (type(left), numbers(left.epochs), left.spoilt) == (Moves, [3], told[0])
     assert kept(job)[0].endswith("epoch-000003")
     worker.take(order())
     refused = worker.step()
-    assert (refused.epochs, refused.end, refused.moves, refused.spoilt) == ((), None, True, told[0])
+    assert (type(refused), refused.epochs, refused.spoilt) == (Moves, (), told[0])
     epochs, end, _ = whole(Worker(job), order())
     assert (numbers(epochs), end.status) == ([3, 4, 5, 6], "completed")
 
@@ -351,8 +351,8 @@ def test_a_worker_whose_node_is_taken_away_gets_no_trial_after_one_that_ends(job
     worker.step()
     begun.append(1)
     last = worker.step()
-    assert last.end is not None
-    assert (last.end.status, last.moves, last.spoilt) == ("completed", False, "its node is taken away")
+    assert isinstance(last, Ends)
+    assert (last.end.status, last.spoilt) == ("completed", "its node is taken away")
 
 
 def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
@@ -383,14 +383,14 @@ def test_data_that_is_known_spares_the_training(job: Job) -> None:
     worker = Worker(job)
     worker.take(order(known_data="f00d"))
     spared = worker.step()
-    assert spared == Progress(facts=spared.facts, data_known=True)
+    assert spared == SameData(facts=spared.facts)
     # What was read is that of all modules that the tests have imported.
     assert structs.replace(spared.facts, lived_s=None, inputs=None) == Counting.facts(Counting())
     assert spared.facts.lived_s is not None
     assert 0 <= spared.facts.lived_s < 60
     worker.take(order(known_data="other"))
     progress = worker.step()
-    assert (numbers(progress.epochs), progress.data_known) == ([1, 2, 3, 4, 5, 6], False)
+    assert (type(progress), numbers(progress.epochs)) == (Ends, [1, 2, 3, 4, 5, 6])
 
 
 def test_a_worker_that_has_grown_is_replaced_and_its_trial_stays_as_it_is(job: Job) -> None:
@@ -399,7 +399,7 @@ def test_a_worker_that_has_grown_is_replaced_and_its_trial_stays_as_it_is(job: J
         worker = Worker(job, memory_bytes=bound)
         worker.take(order(epochs=1))
         progress = worker.step()
-        assert progress.end is not None
+        assert isinstance(progress, Ends)
         ends[bound] = (progress.end.status, progress.spoilt)
     assert ends[2**60] == (Status.COMPLETED, None)
     status, reason = ends[1]
@@ -441,7 +441,7 @@ def test_a_trial_that_reaches_the_target_is_complete_and_kept(job: Job) -> None:
     worker = Worker(dataclasses.replace(job, target=94.0))
     worker.take(order())
     progress = worker.step()
-    assert progress.end is not None
+    assert isinstance(progress, Ends)
     assert [epoch.metrics["score"] for epoch in progress.epochs] == [99.0, 97.0, 94.0]
     assert (progress.end.status, progress.end.at_target) == (Status.COMPLETED, True)
     assert progress.end.reason == "target reached: score 94"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from counting import Counting
 
-from sweep.backends import Job, Order, WorkerNode
+from sweep.backends import Ends, Job, Order, WorkerNode
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import Status
@@ -34,12 +34,13 @@ def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends:
     worker = Worker(job)
     try:
         worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
-        end = worker.step().end
+        worker.step()
         if ends == "let go":
             worker.let_go()
         else:
-            end = worker.step().end
-        assert (end.status if end else ends) == ends
+            last = worker.step()
+            assert isinstance(last, Ends)
+            assert last.end.status == ends
         assert Path.cwd() == folder
         assert os.path.sameopenfile(1, output)
     finally:
@@ -81,21 +82,21 @@ def test_a_trial_whose_folder_is_deleted_fails_and_its_reason_names_it(job: Job,
     try:
         worker.take(order(epochs=4, decisions=(1, 2, 3)))
         if where != "before it begins":
-            assert worker.step().end is None
+            assert not isinstance(worker.step(), Ends)
         if where == "with its caller in it":
             os.chdir(working)
         working.rmdir()
-        end = worker.step().end
-        assert end is not None
-        assert (end.status, end.reason) == (
+        last = worker.step()
+        assert isinstance(last, Ends)
+        assert (last.end.status, last.end.reason) == (
             Status.FAILED,
             f"FileNotFoundError: {working}, in which trials begin, is no longer there",
         )
         working.mkdir()
         worker.take(order(epochs=1, trial=4))
-        end = worker.step().end
-        assert end is not None
-        assert end.status is Status.COMPLETED
+        last = worker.step()
+        assert isinstance(last, Ends)
+        assert last.end.status is Status.COMPLETED
         worker.close()
     finally:
         os.chdir(here)

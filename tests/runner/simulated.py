@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Ends, Progress
 from sweep.contract import Assignment, Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
@@ -76,9 +76,11 @@ def progress(given: Assignment | TrialStarted, epoch: int, epochs: int) -> Progr
     reported = EpochReported(trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
     fate = {6: Status.DIVERGED, 7: Status.FAILED, 8: Status.OOM}.get(number) if epoch == 2 else None
     if fate is not None:
-        return Progress((), TrialEnded(trial=number, status=fate, reason="", time=1.0))
-    end = TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=1.0) if epoch == epochs else None
-    return Progress((reported,), end)
+        return Ends(end=TrialEnded(trial=number, status=fate, reason="", time=1.0))
+    if epoch < epochs:
+        return Continues(epochs=(reported,))
+    end = TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=1.0)
+    return Ends(epochs=(reported,), end=end)
 
 
 def simulate(given: Spec, path: Path, room: int, seed: int) -> list[Event]:
@@ -126,7 +128,7 @@ def go_on(given: Spec, path: Path, events: Iterable[Event]) -> list[Event]:
                 case EpochReported():
                     driver.take(event.trial, progress(assignments[event.trial], event.epoch, given.epochs))
                 case TrialEnded() if event.status is not Status.PRUNED:
-                    driver.take(event.trial, Progress((), event))
+                    driver.take(event.trial, Ends(end=event))
         driver.close()
     return list(store_log.read(path))
 

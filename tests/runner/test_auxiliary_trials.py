@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import simulated
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Ends
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Event, Role, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
@@ -43,8 +43,10 @@ def score(given: Assignment, epoch: int) -> float:
 def step(driver: Coordinator, given: Assignment, epoch: int, of: int) -> bool:
     trial = given.trial
     report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score(given, epoch)}, time=1.0, time_s=0.1)
-    end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == of else None
-    return driver.take(trial, Progress((report,), end))
+    if epoch < of:
+        return driver.take(trial, Continues(epochs=(report,)))
+    end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
+    return driver.take(trial, Ends(epochs=(report,), end=end))
 
 
 def drive(given: Spec, path: Path, *, room: int = 3, steps: int = 10**6, confirming: bool = False) -> list[Event]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import METHODS
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Outgrown
 from sweep.errors import StoreError
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
@@ -77,7 +77,7 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
     driver.open()
     assert [driver.next().assignment.trial for _ in range(2)] == [0, 1]
     driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
-    driver.stop("interrupted")
+    driver.stop("interrupted", asked=True)
     assert driver.next() is None
     driver.close()
     log.close()
@@ -97,7 +97,7 @@ def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_pa
     log.close()  # killed: the trial has no end
     again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
-    again.stop("interrupted")
+    again.stop("interrupted", asked=True)
     again.close()
     log.close()
     ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
@@ -136,7 +136,7 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
         assert driver.next().assignment.trial == 0
         driver.lose(0, "worker lost: gone")
     size = log.path.stat().st_size
-    assert not driver.take(0, Progress())  # one that was given up comes back
+    assert not driver.take(0, Continues())  # one that was given up comes back
     driver.lose(0, "again")
     assert log.path.stat().st_size == size
     log.close()
@@ -149,7 +149,7 @@ def test_a_trial_that_its_worker_gives_back_begins_with_smaller_parts(tmp_path: 
     driver.open()
     for parts in (2, 4):
         assert driver.next().assignment.trial == 0
-        assert driver.take(0, Progress(spoilt="its trial does not fit", accumulate=parts))
+        assert driver.take(0, Outgrown(spoilt="its trial does not fit", accumulate=parts))
         assert not driver.lose(0, "worker lost: RuntimeError: this worker is replaced")
     assert driver.next().assignment.accumulate == 4
     assert not driver.lose(0, "worker lost: gone")  # and this one counts
@@ -161,7 +161,7 @@ def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path
     driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
-    driver.stop("interrupted")
+    driver.stop("interrupted", asked=True)
     driver.lose(0, "worker lost")
     assert driver.running == 0
     driver.close()

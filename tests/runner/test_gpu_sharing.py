@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import simulated
 
-from sweep.backends import Order, Progress
+from sweep.backends import Continues, Crowded, Ends, Moves, Order, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator, Hooks
@@ -94,7 +94,7 @@ class Fleet:
             share, size = order.assignment.devices.gpus, order.assignment.params["size"]
             if self.peak(size) > share * MEMORY:
                 self.crowds += 1
-                assert self.driver.take(trial, Progress(spoilt="crowded", crowded=True))
+                assert self.driver.take(trial, Crowded(spoilt="crowded"))
                 self.driver.lose(trial, "replaced")
                 del running[trial]
                 continue
@@ -112,9 +112,13 @@ class Fleet:
             )
             facts = Facts()
             last = event.epoch == order.assignment.epochs
-            end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=self.now, facts=facts)
-            moved = not last and self.told.get(trial, share) != share
-            if not self.driver.take(trial, Progress((event,), end if last else None, facts, moves=moved)):
+            progress: Progress = Continues(epochs=(event,), facts=facts)
+            if last:
+                end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=self.now, facts=facts)
+                progress = Ends(epochs=(event,), end=end, facts=facts)
+            elif self.told.get(trial, share) != share:
+                progress = Moves(epochs=(event,), facts=facts)
+            if not self.driver.take(trial, progress):
                 del running[trial]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import simulated
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Ends
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.limits import Limits, Timeouts
 from sweep.spec import parse_spec
@@ -61,7 +61,7 @@ def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -
         driver.next()
         ahead = EpochReported(trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1)
         clock.now += 1500
-        assert driver.take(0, Progress((ahead,)))
+        assert driver.take(0, Continues(epochs=(ahead,)))
         log.close()
     driver, log = simulated.begin(tmp_path, "budget: {hours: 1}", clock=clock)
     driver.open(list(store_log.read(log.path)))
@@ -93,8 +93,8 @@ def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str,
         for epoch in range(1, last + 1):
             score = float(trial) + 0.1
             report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
-            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
-            driver.take(trial, Progress((report,), done))
+            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
+            driver.take(trial, Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)))
     assert driver.stopping == reason
     driver.close()
     log.close()
@@ -165,7 +165,7 @@ def test_a_budget_of_money_ends_before_it_is_overdrawn(tmp_path: Path, price: ob
                     time_s=1000.0,
                     measures={"cost": epoch_s * price_per_s},
                 )
-                driver.take(trial, Progress((one,)))
+                driver.take(trial, Continues(epochs=(one,)))
     log.close()
     assert driver.stopping == "budget of 10 in money"
     assert 0.98 * 10 < clock.now * 3 * price_per_s < 1.02 * 10

@@ -8,15 +8,15 @@ import pytest
 import simulated
 from simulated import METHODS
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Ends, Moves
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
 
-def _failed(trial: int, *, spoilt: bool) -> Progress:
+def _failed(trial: int, *, spoilt: bool) -> Ends:
     end = TrialEnded(trial=trial, status=Status.FAILED, reason="no", time=1.0, error="E")
-    return Progress((), end, spoilt="its trial ended as failed" if spoilt else None)
+    return Ends(end=end, spoilt="its trial ended as failed" if spoilt else None)
 
 
 @pytest.mark.parametrize("spoilt", [True, False])
@@ -86,7 +86,7 @@ def test_a_trial_that_is_stopped_while_it_leaves_a_node_is_given_out_no_more(tmp
     driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
-    driver.take(0, Progress(moves=True, spoilt="its node is taken away in 30 s"))
+    driver.take(0, Moves(spoilt="its node is taken away in 30 s"))
     driver.stop_trial(0)
     assert not driver.lose(0, "this worker is replaced")
     assert driver.next().assignment.trial == 1
@@ -98,7 +98,7 @@ def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(t
     driver.open()
     for others in (1, 2):
         assert driver.next().assignment.trial == 0
-        assert not driver.take(0, Progress(moves=True, spoilt="its node is taken away in 30 s"))
+        assert not driver.take(0, Moves(spoilt="its node is taken away in 30 s"))
         assert driver.running == 1
         order = driver.next()
         assert order.assignment.trial == others  # and not the one whose worker is still there
@@ -122,8 +122,8 @@ def test_failed_trials_are_reopened_at_any_time(tmp_path: Path, method: str, rul
             assert order.decision_epochs == ()
             for epoch in range(2, 10) if tries else ():
                 report = EpochReported(trial=7, epoch=epoch, metrics={"score": 0.5}, time=1.0, time_s=0.1)
-                done = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
-                driver.take(7, Progress((report,), done))
+                done = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=1.0)
+                driver.take(7, Ends(epochs=(report,), end=done) if epoch == 9 else Continues(epochs=(report,)))
             if not tries:
                 driver.take(7, _failed(7, spoilt=False))
             driver.close()
@@ -149,3 +149,16 @@ def test_trials_that_a_log_has_lost_are_trained_again(tmp_path: Path, method: st
     if not spec.search_method.learns:
         params = {event.trial: event.params for event in whole if isinstance(event, TrialStarted)}
         assert [order.assignment.params for order in orders] == [params[trial] for trial in (2, 5)]
+
+
+def test_failed_trials_are_reopened_in_a_sweep_with_constraints(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, 'constraints: ["score < 9"]')
+    driver.open()
+    driver.next()
+    driver.take(0, _failed(0, spoilt=False))
+    driver.close()
+    log.close()
+    again, log = simulated.begin(tmp_path, 'constraints: ["score < 9"]')
+    assert again.open(list(store_log.read(log.path)), retry_failed=True) == 1
+    assert again.next().assignment.trial == 0
+    log.close()

@@ -1,25 +1,26 @@
 import pytest
 
 from sweep.events import Status, TrialStarted
-from sweep.runner.trials import OpenTrial
+from sweep.runner.trials import EarlyEnd, OpenTrial
 from sweep.store.ledger import TrialState
 
 STARTED = TrialStarted(trial=3, trial_id="t", params={}, seed=0, repeat=0, time=0.0)
 
 
 @pytest.mark.parametrize(
-    ("known", "status", "reason"),
+    ("epoch", "early", "status", "reason"),
     [
-        ({"epoch": 2}, None, ""),
-        ({"epoch": 2, "verdict": "rung 1"}, Status.PRUNED, "rung 1"),
-        ({"epoch": 2, "verdict": "rung 1", "reached": "target"}, Status.COMPLETED, "target"),
-        ({"epoch": 4, "verdict": "rung 1"}, Status.COMPLETED, ""),
-        ({"epoch": 4, "diverged": "loss is nan"}, Status.DIVERGED, "loss is nan"),
+        (2, None, None, ""),
+        (2, EarlyEnd(Status.PRUNED, "rung 1"), Status.PRUNED, "rung 1"),
+        (2, EarlyEnd(Status.COMPLETED, "target"), Status.COMPLETED, "target"),
+        (4, None, Status.COMPLETED, ""),
+        (4, EarlyEnd(Status.PRUNED, "rung 1"), Status.COMPLETED, ""),
+        (4, EarlyEnd(Status.COMPLETED, "target"), Status.COMPLETED, ""),
+        (4, EarlyEnd(Status.DIVERGED, "loss is nan"), Status.DIVERGED, "loss is nan"),
     ],
 )
-def test_the_end_that_epochs_have_come_to(known, status, reason) -> None:
-    state = TrialState(STARTED, epoch=known["epoch"])
-    end = OpenTrial(state, 4, (2,), **{name: one for name, one in known.items() if name != "epoch"}).overdue()
+def test_the_end_that_epochs_have_come_to(epoch, early, status, reason) -> None:
+    end = OpenTrial(TrialState(STARTED, epoch=epoch), 4, (2,), early_end=early).overdue()
     if status is None:
         assert end is None
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends import Progress
+from sweep.backends import Continues, Ends
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import ReadMark, to_json
@@ -60,7 +60,7 @@ def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = 
                 epoch = EpochReported(trial=trial, epoch=1, metrics={"score": score}, time=1.0, time_s=1.0)
                 facts = Facts(structure=structure(params) if told else None)
                 end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0, facts=facts)
-                assert not driver.take(trial, Progress((epoch,), end, facts, worker=name))
+                assert not driver.take(trial, Ends(epochs=(epoch,), end=end, facts=facts, worker=name))
                 orders[name] = driver.next(name) if most else None
         driver.close()
     return list(store_log.read(path)), sum(map(len, compiled.values()))
@@ -116,7 +116,8 @@ class Squares:
 
 def heard(upcoming: Upcoming, trial: int, worker: str, params: Params, spoilt: str | None = None) -> None:
     end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
-    upcoming.heard(trial, Progress((), end, Facts(structure=structure(params)), spoilt=spoilt, worker=worker))
+    facts = Facts(structure=structure(params))
+    upcoming.heard(trial, Ends(end=end, facts=facts, spoilt=spoilt, worker=worker))
 
 
 def start(upcoming: Upcoming, worker: str) -> int:
@@ -144,7 +145,7 @@ def test_a_worker_that_is_gone_holds_nothing() -> None:
     heard(upcoming, trial, "b", params, spoilt="it is full")
     assert (upcoming.choose("c") or (-1,))[0] == 2
     upcoming.started(2)
-    upcoming.heard(2, Progress((), None, Facts(structure=structure({"units": 16})), worker="c"))
+    upcoming.heard(2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c"))
     upcoming.lost(2)
     assert (upcoming.choose("a") or (-1,))[0] == 10
     assert (upcoming.choose("d") or (-1,))[0] == 3
@@ -161,7 +162,7 @@ def test_what_a_trial_read_later_takes_the_place_of_what_it_read_first() -> None
     upcoming.started(0)
     for reads in ({}, {"units": 8}):  # the first fits every trial
         facts = Facts(structure=to_json(reads))
-        upcoming.heard(0, Progress((), None, facts, worker="a"))
+        upcoming.heard(0, Continues(facts=facts, worker="a"))
     assert (upcoming.choose("a") or (-1,))[0] == 10
 
 
@@ -179,7 +180,7 @@ def test_a_worker_is_known_to_hold_as_many_structures_as_it_says(holds: int | No
         upcoming.started(trial)
         end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
         facts = Facts(structure=structure(params), structures=holds)
-        upcoming.heard(trial, Progress((), end, facts, worker="a"))
+        upcoming.heard(trial, Ends(end=end, facts=facts, worker="a"))
         upcoming.ended(trial)
     chosen = upcoming.choose("a")
     assert chosen is not None

@@ -229,3 +229,16 @@ def test_an_event_told_twice_is_refused(seed: int) -> None:
             continue
         with pytest.raises(OutOfOrder):
             ledger.observe(event)
+
+
+def test_logs_of_early_releases_say_in_words_that_a_trial_was_stopped_on_request() -> None:
+    ledger = of([started(0), started(1), started(2)])
+    for trial, status, reason, asked in (
+        (0, Status.PRUNED, "stopped on request", True),
+        (1, Status.PRUNED, "asha: score 1 below the cutoff 2", False),
+        (2, Status.INTERRUPTED, "stopped on request", False),  # the whole sweep was
+    ):
+        ledger.observe(replace(ended(trial, status), reason=reason))
+        end = ledger.trials[trial].end
+        assert end is not None
+        assert end.asked is asked

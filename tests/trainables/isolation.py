@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sweep.backends import Job, Order
+from sweep.backends import Ends, Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.events import TrialEnded
@@ -117,9 +117,9 @@ def drive(worker: Worker, assignment: Assignment, kind: str) -> tuple[TrialEnded
             worker.job.stop_file.touch()
         progress = worker.step()
         metrics += [dict(epoch.metrics) for epoch in progress.epochs]
-        if progress.end is not None or kind == "pruned":
+        if isinstance(progress, Ends) or kind == "pruned":
             worker.job.stop_file.unlink(missing_ok=True)
-            return progress.end, metrics
+            return progress.end if isinstance(progress, Ends) else None, metrics
 
 
 def _fail() -> None:

@@ -12,7 +12,7 @@ from isolation import drive
 from small import go_on, metrics
 from zoo_entries import ENTRIES
 
-from sweep.backends import Job, Order
+from sweep.backends import Ends, Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.space.objectives import Objective
@@ -53,7 +53,7 @@ def used(name: str, kept: str) -> list[Outcome]:
         outcomes = [_run(name, worker, number, kind) for number, kind in enumerate(USED)]
         worker.take(Order(_assignment(name, len(USED), "a"), decision_epochs=(1,)))
         first = worker.step()
-        if first.end is None:
+        if not isinstance(first, Ends):
             worker.trainable.save(Path(kept))()
         return [*outcomes, Outcome("paused", metrics(first.epochs))]
 

@@ -19,7 +19,20 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, checkpoints, orders, refill
+from sweep.backends import (
+    Crowded,
+    Driver,
+    Job,
+    Order,
+    Outgrown,
+    Progress,
+    Steps,
+    SweepStatus,
+    checkpoints,
+    is_released,
+    orders,
+    refill,
+)
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import DashboardGauges, JobPage
 from sweep.errors import StoreError, in_short
@@ -134,7 +147,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
         goes_on = [number for number, progress in steps.found.items() if self._goes_on(number, progress)]
-        ends = any(number not in goes_on and not one.over for number, one in steps.found.items())
+        ends = any(number not in goes_on and not is_released(one) for number, one in steps.found.items())
         tells = steps.is_open and self._may(ray_private_api.KEEPING, trial)
         more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if tells else []
         for order in more:
@@ -179,9 +192,9 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def _goes_on(self, number: int, progress: Progress) -> bool:
         """Pass a trial's progress to the driver; return whether its worker continues the trial."""
         goes_on = self._driver.take(number, progress)
-        if progress.outgrown and progress.spoilt is None:  # its worker stays, for other trials
+        if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
-        return goes_on and not progress.over
+        return goes_on and not is_released(progress)
 
     def _keeps(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
         """Tell a worker which trials it keeps and which it gets in addition; return False if that is impossible.

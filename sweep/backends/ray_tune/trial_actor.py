@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import Job, Order, Progress, Steps, WorkerNode, memory
+from sweep.backends import Ends, Job, Order, Steps, WorkerNode, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
@@ -117,9 +117,9 @@ class TrialWorker(tune.Trainable):
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
-        def end(trial: int) -> Progress:
+        def end(trial: int) -> Ends:
             ended = TrialEnded(trial=trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
-            return Progress(end=ended, fault=fault)
+            return Ends(end=ended, fault=fault)
 
         return Steps({trial: end(trial) for trial in self._trials})
 

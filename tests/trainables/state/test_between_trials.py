@@ -16,7 +16,7 @@ import pytest
 from sampling import sampled
 from small import assignment
 
-from sweep.backends import Job, Order
+from sweep.backends import Ends, Job, Order
 from sweep.backends.worker import Worker
 from sweep.events import TrialEnded
 from sweep.space.objectives import Objective
@@ -69,14 +69,13 @@ class Project:
         worker = self.workers[name]
         number = next(self.seeds)
         worker.take(Order(replace(assignment(epochs=2, seed=number, optimizer="sgd", cell=cell), trial=number)))
-        end = None
-        while end is None:
-            end = worker.step().end
+        while not isinstance(last := worker.step(), Ends):
+            pass
         self.modules[MODULES[name]] = sys.modules[MODULES[name]]
         found: dict[str, list[Any]] = {}
         for moment, looked in json.loads((self.folder / "looked.json").read_text()):
             found.setdefault(moment, []).append(looked)
-        return found, end
+        return found, last.end
 
 
 @pytest.fixture(scope="module")
