@@ -57,7 +57,9 @@ simulate_gpus = click.option(
 no_memo = click.option(
     "--no-memo", is_flag=True, help="Retrain trials even if an earlier sweep already has the result."
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="JSON for programs, errors too; `schema COMMAND` describes it."
+)
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 """Options that set a key of the sweep file, with that key."""
@@ -81,9 +83,10 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def session(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options of a session and pass them to the command as ``how``, an `Options`.
+    """Declare the options of a session and pass them to the command as ``how``, an `Options`, and ``as_json``.
 
-    A command that has further options of `Options` declares them itself, above this decorator.
+    With ``--json``, no progress is shown, because standard output has the result alone. A command that has further
+    options of `Options` declares them itself, above this decorator.
     """
 
     @functools.wraps(command)
@@ -92,6 +95,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
         command(**given, how=how)
 
     for option in (
+        as_json,
         click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
         click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
@@ -121,7 +125,7 @@ def _take_options(given: dict[str, Any]) -> Options:
         memo=not given.pop("no_memo"),
         retry_failed=given.pop("retry_failed", False),
         profile=given.pop("profile", False),
-        quiet=given.pop("quiet"),
+        quiet=given.pop("quiet") or given["as_json"],
         verbose=given.pop("verbose"),
         followers=followers(tensorboard=given.pop("tensorboard")),
     )

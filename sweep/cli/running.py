@@ -38,26 +38,26 @@ if TYPE_CHECKING:
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
 @options.session
 @options.changes
-def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool) -> None:
+def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool, as_json: bool) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
-    from sweep import spec as specs
     from sweep.runner import planning, resuming, session
 
-    spec, text = specs.load_spec_with_text(file, changes)
+    spec, text = planning.load_file(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         for line in changed:
             click.echo(printable(line), err=True)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
-        go_on(here, how)
+        go_on(here, how, as_json=as_json)
         return
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
-    conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
+    outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
+    conclude(outcome, quiet=how.quiet, as_json=as_json)
 
 
 @click.command()
@@ -75,12 +75,17 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 @click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
 @options.session
 @options.changes
-def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
+def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool, as_json: bool) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
         submitting.resume_submitted_sweep(
-            sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent
+            sweep,
+            how.address,
+            changes,
+            retry_failed=how.retry_failed,
+            max_concurrent=how.max_concurrent,
+            as_json=as_json,
         )
         return
     require_locks()
@@ -89,10 +94,10 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     reopened = resuming.reopen(results, sweep, changes)
     if here:
         reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
-    go_on(reopened, how)
+    go_on(reopened, how, as_json=as_json)
 
 
-def go_on(reopened: ResumableSweep, how: Options) -> None:
+def go_on(reopened: ResumableSweep, how: Options, *, as_json: bool) -> None:
     """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 
@@ -100,7 +105,7 @@ def go_on(reopened: ResumableSweep, how: Options) -> None:
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
-    conclude(outcome, quiet=how.quiet)
+    conclude(outcome, quiet=how.quiet, as_json=as_json)
 
 
 def make_viewer(spec: Spec, how: Options) -> MakeView:
@@ -117,13 +122,16 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
     return view
 
 
-def conclude(outcome: Outcome, *, quiet: bool) -> None:
+def conclude(outcome: Outcome, *, quiet: bool, as_json: bool) -> None:
     """Print the result and exit with the documented exit code, even if the output cannot be written."""
     from sweep import analysis
 
     sweep = analysis.read_sweep(outcome.folder)
     try:
-        show_result(outcome, sweep, quiet=quiet)
+        if as_json:
+            _print_document(outcome, sweep)
+        else:
+            show_result(outcome, sweep, quiet=quiet)
         sys.stdout.flush()
     except OSError as error:
         if not output.failed_by(error):
@@ -141,6 +149,13 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         sys.exit(1)
     if failure := output.failure():
         raise InputError.one("standard output", str(failure.strerror), f"the results are in {folder.place}")
+
+
+def _print_document(outcome: Outcome, sweep: Sweep) -> None:
+    from sweep.documents import sessions
+    from sweep.render import document
+
+    click.echo(document(sessions.describe_outcome(outcome, sweep)))
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
@@ -175,7 +190,7 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
 )
 @options.session
 def confirm(
-    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options
+    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options, as_json: bool
 ) -> None:
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
@@ -185,4 +200,4 @@ def confirm(
     from sweep.runner import resuming
 
     reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
-    go_on(reopened, dataclasses.replace(how, confirming=True))
+    go_on(reopened, dataclasses.replace(how, confirming=True), as_json=as_json)

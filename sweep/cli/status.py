@@ -44,6 +44,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
     from sweep.analysis import rung_ranks
     from sweep.analysis.verdict import summarize_sweep
+    from sweep.documents import shapes
     from sweep.render import document
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
@@ -60,7 +61,8 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     rungs = () if summary.state == "damaged" else rung_ranks.measure_folder(folder)
     if as_json:
-        click.echo(document(summary, {"total": total, "written": written, "rungs": rungs}))
+        more = {"total": total, "written": written, "rungs": rungs}
+        click.echo(document(shapes.extend(shapes.StatusDocument, summary, **more)))
         return
     lines = _describe_trials(summary, spec, total)
     lines += [f"rungs    {line}" for line in rung_lines(rungs)]
@@ -105,16 +107,24 @@ def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
 @options.dashboard
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
-def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool) -> None:
+@options.as_json
+def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool, as_json: bool) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
     if address is not None and trial is None and not now:
-        click.echo(submitting.stop_submitted_sweep(sweep, address))
-        return
-    if address is not None:
-        results, sweep = submitting.results_of(sweep, address, as_json=True)
-    from sweep.runner import stop_requests
+        result = submitting.stop_submitted_sweep(sweep, address)
+    else:
+        if address is not None:
+            results, sweep = submitting.results_of(sweep, address, as_json=True)
+        from sweep.runner import stop_requests
 
-    click.echo(stop_requests.stop_sweep(results, sweep, trial, now=now))
+        result = stop_requests.stop_sweep(results, sweep, trial, now=now)
+    if not as_json:
+        click.echo(result)
+        return
+    from sweep.documents.shapes import StoppedDocument
+    from sweep.render import document
+
+    click.echo(document(StoppedDocument(sweep=sweep, trial=trial, result=result)))
 
 
 def _name_pausing_rule(spec: Spec) -> str:
@@ -214,13 +224,21 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
 @click.command()
 @click.argument("sweep")
 @options.results
-def repair(sweep: str, results: Path) -> None:
+@options.as_json
+def repair(sweep: str, results: Path, as_json: bool) -> None:
     """Keep what can be read of a sweep's damaged log, and say what is lost."""
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
     repaired = repairing.repair_log(folder)
+    if as_json:
+        from sweep.documents import shapes
+        from sweep.render import document
+
+        more = {"log": str(folder.log), "to_resume": folder.to_resume}
+        click.echo(document(shapes.extend(shapes.RepairDocument, repaired, **more)))
+        return
     records = f"{counted(repaired.kept, 'record')}"
     if repaired.original is None:
         click.echo(f"{folder.log} is whole: {records}")
