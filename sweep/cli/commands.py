@@ -16,12 +16,14 @@ from sweep.cli import (
     examples,
     exporting,
     kubernetes,
+    options,
     planning,
     results,
     running,
     slurm,
     status,
     submitting,
+    waiting,
     winner,
 )
 from sweep.errors import WHOLE, InputError, InterruptedByUser, SweepError
@@ -37,7 +39,7 @@ TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these save
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
-    "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
+    "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
     "Export": (exporting.export, exporting.dashboard),
@@ -69,6 +71,7 @@ class _Commands(click.Group):
     ) -> click.Context:
         """Parse the command line; ``--help`` prints here."""
         as_json = _asks_for_json(args)
+        given = list(args)  # click takes words away from its list
         try:
             ctx = super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
@@ -77,6 +80,7 @@ class _Commands(click.Group):
         except OSError as error:
             _exit_with_os_error(error, as_json=as_json)
         ctx.meta[AS_JSON] = as_json
+        ctx.meta[options.ARGUMENTS] = tuple(given)
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:

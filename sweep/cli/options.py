@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sweep.errors import InputError
+
 if TYPE_CHECKING:
     from sweep.runner import Options
 
@@ -61,6 +63,11 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, help="JSON for programs, errors too; `schema COMMAND` describes it."
 )
 
+detach = click.option(
+    "--detach", is_flag=True, help="Go on in the background; say how to watch it, wait for it and stop it."
+)
+ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
+
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 """Options that set a key of the sweep file, with that key."""
 
@@ -91,11 +98,14 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
+        if given["events"] and given["as_json"]:
+            raise InputError.one("--events", "is given with --json", "leave one of them out")
         how = _take_options(given)
         command(**given, how=how)
 
     for option in (
         as_json,
+        click.option("--events", is_flag=True, help="One line of JSON per event, as in the log; no result."),
         click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
         click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
@@ -127,5 +137,6 @@ def _take_options(given: dict[str, Any]) -> Options:
         profile=given.pop("profile", False),
         quiet=given.pop("quiet") or given["as_json"],
         verbose=given.pop("verbose"),
+        events=given.pop("events"),
         followers=followers(tensorboard=given.pop("tensorboard")),
     )

@@ -36,14 +36,27 @@ if TYPE_CHECKING:
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
+@options.detach
 @options.session
 @options.changes
-def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool, as_json: bool) -> None:
+def run(
+    file: Path,
+    results: Path,
+    changes: Sequence[str],
+    how: Options,
+    or_resume: bool,
+    detach: bool,
+    as_json: bool,
+) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep.runner import planning, resuming, session
 
     spec, text = planning.load_file(file, changes)
+    if detach:
+        planning.check_trainable(spec, str(file), planning.import_folders(file), here=how.address is None)
+        _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
+        return
     if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         for line in changed:
@@ -57,7 +70,7 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
-    conclude(outcome, quiet=how.quiet, as_json=as_json)
+    conclude(outcome, how, as_json=as_json)
 
 
 @click.command()
@@ -73,9 +86,18 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
+@options.detach
 @options.session
 @options.changes
-def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool, as_json: bool) -> None:
+def resume(
+    sweep: str,
+    results: Path,
+    changes: Sequence[str],
+    how: Options,
+    here: bool,
+    detach: bool,
+    as_json: bool,
+) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
@@ -92,9 +114,41 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep, changes)
+    if detach:
+        _detach(reopened.folder, how, as_json=as_json)
+        return
     if here:
         reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
     go_on(reopened, how, as_json=as_json)
+
+
+def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> None:
+    """Start this command again in the background, and say how to watch it, wait for it and stop it."""
+    from sweep.documents.shapes import DetachedDocument
+    from sweep.render import document
+    from sweep.runner import detaching
+
+    if how.events:
+        raise InputError.one("--detach", "is given with --events", "leave one of them out")
+    interruption.stop_handling_signals()  # until the driver runs, Ctrl-C ends it
+    given = click.get_current_context().meta[options.ARGUMENTS]
+    driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json")])
+    name = folder.address
+    found = DetachedDocument(
+        sweep=folder.name,
+        results=folder.place,
+        process=driver.process,
+        output=str(driver.output),
+        watch=f"python -m sweep status {name} --watch",
+        wait=f"python -m sweep wait {name}",
+        stop=f"python -m sweep stop {name}",
+    )
+    if as_json:
+        click.echo(document(found))
+        return
+    click.echo(f"started  {printable(found.sweep)} in the background, process {found.process}")
+    for word in ("watch", "wait", "stop", "output"):
+        click.echo(f"{word:<9}{printable(getattr(found, word))}")
 
 
 def go_on(reopened: ResumableSweep, how: Options, *, as_json: bool) -> None:
@@ -105,15 +159,19 @@ def go_on(reopened: ResumableSweep, how: Options, *, as_json: bool) -> None:
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
-    conclude(outcome, quiet=how.quiet, as_json=as_json)
+    conclude(outcome, how, as_json=as_json)
 
 
 def make_viewer(spec: Spec, how: Options) -> MakeView:
     """Return a function that makes the view of a session once its folder and terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
+        from sweep.analysis import Outline
+        from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
 
+        if how.events:
+            return EventLines(Outline.of(spec), sys.stdout, terminal)
         live_view = on_terminal(spec, how)
         for line in how.opening(folder):
             live_view.say(line)
@@ -122,16 +180,19 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
     return view
 
 
-def conclude(outcome: Outcome, *, quiet: bool, as_json: bool) -> None:
-    """Print the result and exit with the documented exit code, even if the output cannot be written."""
+def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
+    """Print the result, and exit with the documented exit code even if the output cannot be written.
+
+    With ``--events``, nothing is printed: standard output has the events alone.
+    """
     from sweep import analysis
 
     sweep = analysis.read_sweep(outcome.folder)
     try:
         if as_json:
             _print_document(outcome, sweep)
-        else:
-            show_result(outcome, sweep, quiet=quiet)
+        elif not how.events:
+            show_result(outcome, sweep, quiet=how.quiet)
         sys.stdout.flush()
     except OSError as error:
         if not output.failed_by(error):

@@ -142,4 +142,4 @@ def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: An
     )
     view = running.make_viewer(prepared.spec, how)
     outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
-    running.conclude(outcome, quiet=how.quiet, as_json=as_json)
+    running.conclude(outcome, how, as_json=as_json)

@@ -57,13 +57,14 @@ SHAPES: Mapping[str, Any] = {
     "repair": shapes.RepairDocument,
     "replay": shapes.ReplayDocument,
     "report": shapes.ReportDocument,
-    "resume": SESSION | shapes.SubmittedDocument,
+    "resume": SESSION | shapes.DetachedDocument | shapes.SubmittedDocument,
     "retrain": SESSION,
-    "run": SESSION,
+    "run": SESSION | shapes.DetachedDocument,
     "slurm": shapes.SlurmDocument,
     "status": shapes.StatusDocument,
     "stop": shapes.StoppedDocument,
     "submit": shapes.SubmittedDocument,
+    "wait": shapes.WaitDocument,
 }
 """The type of what each command prints; ``error`` is what all of them print if they fail, ``event`` a line of a log."""
 

@@ -16,6 +16,7 @@ from sweep.analysis.ranking import RankedConfiguration, Ranking, SamplingError
 from sweep.analysis.replay import Replay
 from sweep.analysis.rung_ranks import RungRanks
 from sweep.analysis.search_efficiency import SearchEfficiency
+from sweep.analysis.sweep_rows import Trial
 from sweep.analysis.verdict import SweepSummary
 from sweep.documents.mistakes import Mistake
 from sweep.events import Value
@@ -121,6 +122,31 @@ class StatusDocument(SweepSummary, Document):
     total: int | None  # number of trials; null if it is not fixed
     written: float | None  # when its log was last written, in seconds since 1970
     rungs: tuple[RungRanks, ...]
+    each: tuple[Trial, ...] | None = None  # all trials, if they were asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitDocument(SweepSummary, Document):
+    """The state of a sweep after waiting for it; ``error`` is empty if the condition was reached."""
+
+    until: str
+    reached: bool
+    waited_s: float
+    exit_code: int
+    error: tuple[Mistake, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetachedDocument(Document):
+    """A sweep that runs in the background, and the commands to watch it, to wait for it and to stop it."""
+
+    sweep: str
+    results: str
+    process: int
+    output: str  # file with what it prints
+    watch: str
+    wait: str
+    stop: str
 
 
 @dataclass(frozen=True, kw_only=True)
