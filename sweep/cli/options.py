@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,12 @@ include = click.option(
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
 )
+notify = click.option(
+    "--notify",
+    multiple=True,
+    metavar="URL|slack:VARIABLE|COMMAND",
+    help="Tell this webhook, Slack or command what happens, instead of the receivers in the file; repeatable.",
+)
 simulate_gpus = click.option(
     "--simulate-gpus",
     type=click.IntRange(min=1),
@@ -78,6 +85,7 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
+        short["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
         # Quoted, so that --name 12 sets a text and not a number.
         made = [
             f"{key}={json.dumps(value, ensure_ascii=False)}"
@@ -87,6 +95,19 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
         command(**given, changes=[*assignments, *made])
 
     return with_changes
+
+
+def _parse_receiver(text: str) -> dict[str, Any]:
+    """Return the entry of `notify` that an argument of --notify stands for."""
+    kind, colon, rest = text.partition(":")
+    if kind in ("http", "https") and rest.startswith("//"):
+        return {"webhook": text}
+    if kind == "slack" and colon:
+        return {"slack": rest}
+    try:
+        return {"command": shlex.split(text)}
+    except ValueError as error:
+        raise InputError.one("--notify", f"{text!r} cannot be read: {error}", "quote it as in a shell") from None
 
 
 def session(command: Callable[..., None]) -> Callable[..., None]:

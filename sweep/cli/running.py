@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
 @options.detach
+@options.notify
 @options.session
 @options.changes
 def run(
@@ -87,6 +88,7 @@ def run(
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
 @options.detach
+@options.notify
 @options.session
 @options.changes
 def resume(

@@ -21,7 +21,7 @@ from sweep.text import shortened
 
 CHANGEABLE = (
     *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
-    *("confirm", "description"),
+    *("confirm", "description", "notify"),
     *("checkpoint", "resources.max_concurrent", "resources.max_share"),
     *("resources.trial_hours", "resources.epoch_minutes"),
 )

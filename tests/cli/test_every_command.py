@@ -409,6 +409,8 @@ JSON = (
             ("resume nowhere --inline", 3, "no such sweep", "error: "),
             ("resume one --inline --set method=random", 4, '"where": "--set method"', "error: "),
             ("stop one", 4, "is not running", "error: "),
+            ("run one.yaml --inline --name NEW --notify slack:NOT_SET", 2, '"where": "notify.0.slack"', "error: "),
+            ("resume killed --inline --notify slack:NOT_SET", 2, "NOT_SET is not set", "error: "),
             ("run one.yaml --inline --events", 2, '"where": "--events"', "error: "),
             ("run one.yaml --inline --detach --name one", 4, "holds a sweep already", "error: "),
             ("resume one --detach --inline --set method=random", 4, '"where": "--set method"', "error: "),
