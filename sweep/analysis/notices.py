@@ -99,9 +99,10 @@ class NoticeWatch:
         standing = self._standing
         completed = standing.ended[Status.COMPLETED]
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"
-        if is_finished(standing) and completed:
-            return self._make("finished", f"{event.reason}: {ended}")
-        return self._make("failed", f"has ended without a completed trial ({event.reason})" if not completed else ended)
+        if not completed:
+            return self._make("failed", f"has ended without a completed trial ({event.reason})")
+        kind: Kind = "finished" if is_finished(standing) else "failed"
+        return self._make(kind, f"{event.reason}: {ended}")
 
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
         """Yield the budgets of which `BUDGET_SHARE` is spent, with the share."""

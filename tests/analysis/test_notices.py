@@ -53,6 +53,9 @@ def test_the_end() -> None:
     assert told(watch, SessionEnded(time=9.0, reason="finished")) == [
         ("finished", "s: finished: 1 trial ended, 1 completed")
     ]
+    assert told(watch, SessionEnded(time=9.0, reason="interrupted")) == [
+        ("failed", "s: interrupted: 1 trial ended, 1 completed")
+    ]
     nothing = NoticeWatch(OUTLINE)
     told(nothing, *trial(0, 1.0, Status.FAILED, "ValueError: no"))
     (end,) = told(nothing, SessionEnded(time=9.0, reason="finished"))
