@@ -2,6 +2,8 @@
 
     SweepError
     ├── InputError          the user's input is wrong: one line per mistake, exit code 2
+    │   ├── UnknownNameError    it names a sweep, trial, example or job that does not exist, exit code 3
+    │   └── RefusedError        what exists does not allow it, such as a sweep that has begun, exit code 4
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
     ├── StoreError          a results folder cannot be read or written as it is
     └── Interrupted         a signal came before the first trial, exit code 130
@@ -20,6 +22,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from sweep.author_code import is_author_file, package_of
 from sweep.text import counted, printable, shortened
@@ -27,6 +30,8 @@ from sweep.text import counted, printable, shortened
 
 class SweepError(Exception):
     """Base of all errors that are shown as one line and never as a traceback."""
+
+    exit_code = 2  # of the command that it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,20 @@ class Problem:
         line = f"{self.where}: {self.what}" if self.where else self.what
         return f"{line}; {self.hint}" if self.hint else line
 
+    @property
+    def found(self) -> str:
+        """What is there: `what` without what was expected."""
+        return self.what.partition(EXPECTED)[0]
+
+    @property
+    def expected(self) -> str:
+        """What was expected; "" if the message does not say it."""
+        return self.what.partition(EXPECTED)[2]
+
+
+EXPECTED = ", expected "
+"""Separates what is there from what was expected in the message of a mistake."""
+
 
 class InputError(SweepError):
     """All mistakes of one input."""
@@ -50,15 +69,30 @@ class InputError(SweepError):
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod
-    def one(cls, where: str, what: str, hint: str = "") -> InputError:
+    def one(cls, where: str, what: str, hint: str = "") -> Self:
         """Return an error with a single mistake."""
         return cls([Problem(where, what, hint)])
 
 
-def refuse(problems: Iterable[Problem]) -> None:
-    """Raise `InputError` if there are problems; duplicates are listed once."""
+class UnknownNameError(InputError):
+    """The input names a sweep, trial, example or job that does not exist."""
+
+    exit_code = 3
+
+
+class RefusedError(InputError):
+    """What exists does not allow what was asked for.
+
+    A sweep has begun, runs or does not run; a name is taken; no trial has completed yet.
+    """
+
+    exit_code = 4
+
+
+def refuse(problems: Iterable[Problem], error: type[InputError] = InputError) -> None:
+    """Raise an error of this type if there are problems; duplicates are listed once."""
     if found := dict.fromkeys(problems):
-        raise InputError(found)
+        raise error(found)
 
 
 class TrainableError(SweepError):
@@ -71,6 +105,8 @@ class StoreError(SweepError):
 
 class InterruptedByUser(SweepError):
     """The user ended a command before it had anything to save."""
+
+    exit_code = 130
 
 
 class StoppedAtOnce(BaseException):

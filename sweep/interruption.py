@@ -21,7 +21,7 @@ from typing import Any
 from sweep.errors import InterruptedByUser, StoppedAtOnce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-CODE = 130  # exit code of a process that was interrupted
+CODE = InterruptedByUser.exit_code  # of a process that was interrupted
 _OVER = b"\0"  # not the number of a signal
 _PATIENCE_S = 2.0  # for a terminal that accepts no output
 _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler

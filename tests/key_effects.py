@@ -85,7 +85,7 @@ OF_THE_SERVICE = frozenset(
             "training",
         ),
         *("confirm", "resources", "budget", "stop_when", "max_failures", "max_restarts", "retries", "checkpoint"),
-        "warm_start",
+        *("warm_start", "notify"),
     }
 )
 """Keys of the file by which the service works, which sees of a trial no more than what it reports."""

@@ -207,6 +207,11 @@ class Standing:
         return sum(self.ended.values())
 
     @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of training so far."""
+        return self._gpu_s / 3600
+
+    @property
     def paused(self) -> int:
         """The number of trials that wait until `early_terminate` resumes them."""
         return len(self._paused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -15,24 +16,30 @@ from sweep.cli import (
     examples,
     exporting,
     kubernetes,
+    options,
     planning,
     results,
     running,
     slurm,
     status,
     submitting,
+    waiting,
     winner,
 )
 from sweep.errors import WHOLE, InputError, InterruptedByUser, SweepError
 from sweep.store.sweep_info import VERSION
 from sweep.text import printable
 
+if TYPE_CHECKING:
+    from sweep.documents.mistakes import ErrorDocument
+
+AS_JSON = "sweep.as_json"  # key in the context: whether the command line asks for JSON
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
-    "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
+    "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
     "Export": (exporting.export, exporting.dashboard),
@@ -59,31 +66,40 @@ class _Commands(click.Group):
                 raise
             sys.exit(WRONG_INPUT)
 
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         """Parse the command line; ``--help`` prints here."""
+        as_json = _asks_for_json(args)
+        given = list(args)  # click takes words away from its list
         try:
-            return super().make_context(*args, **extra)
+            ctx = super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            _print_usage_error(error, as_json=as_json)
+            raise
         except OSError as error:
-            _exit_with_os_error(error)
+            _exit_with_os_error(error, as_json=as_json)
+        ctx.meta[AS_JSON] = as_json
+        ctx.meta[options.ARGUMENTS] = tuple(given)
+        return ctx
 
     def invoke(self, ctx: click.Context) -> object:
+        """Run a command, and turn its errors into lines and an exit code; with ``--json`` into a document as well."""
+        as_json = ctx.meta[AS_JSON]
         try:
             return super().invoke(ctx)
-        except InputError as error:
-            for problem in error.problems:
-                _complain(f"error: {printable(str(problem))}")
-            sys.exit(WRONG_INPUT)
+        except click.UsageError as error:
+            _print_usage_error(error, as_json=as_json)
+            raise
         except InterruptedByUser as error:
-            _complain(str(error))
-            sys.exit(interruption.CODE)
+            _end(error, [str(error)], as_json=as_json)
         except SweepError as error:
-            _complain(f"error: {printable(str(error))}")
-            sys.exit(WRONG_INPUT)
+            _end(error, [f"error: {printable(line)}" for line in _list_lines(error)], as_json=as_json)
         except KeyboardInterrupt:
-            _complain("interrupted")
-            sys.exit(interruption.CODE)
+            interrupted = InterruptedByUser("interrupted")
+            _end(interrupted, [str(interrupted)], as_json=as_json)
         except OSError as error:
-            _exit_with_os_error(error)
+            _exit_with_os_error(error, as_json=as_json)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -101,14 +117,55 @@ def _complain(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _exit_with_os_error(error: OSError) -> NoReturn:
+def _asks_for_json(args: Sequence[str]) -> bool:
+    """Return whether a command line has ``--json``, also if the rest of it cannot be parsed."""
+    words = list(args)
+    if "--" in words:
+        words = words[: words.index("--")]
+    return "--json" in words
+
+
+def _list_lines(error: SweepError) -> list[str]:
+    if isinstance(error, InputError):
+        return [str(problem) for problem in error.problems]
+    return [str(error)]
+
+
+def _end(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
+    """Write the lines of an error, print its document if asked for, and exit with its code."""
+    from sweep.documents import mistakes
+
+    for line in lines:
+        _complain(line)
+    if as_json:
+        _print_document(mistakes.describe_error(error))
+    sys.exit(error.exit_code)
+
+
+def _print_usage_error(error: click.UsageError, *, as_json: bool) -> None:
+    """Print the document of a command line that cannot be parsed; click itself prints the lines."""
+    from sweep.documents import mistakes
+
+    if as_json:
+        _print_document(mistakes.describe_usage_error(error))
+
+
+def _print_document(content: ErrorDocument) -> None:
+    """Print the document of an error if standard output can be written."""
+    from sweep.render import document
+
+    with suppress(OSError):
+        click.echo(document(content))
+
+
+def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
     """Exit with a one-line message for an operating system error that no command has handled."""
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe
     if os.environ.get(WHOLE):
         raise error
-    _complain(f"error: {printable(_describe_os_error(error))}")
-    sys.exit(WRONG_INPUT)
+    problem = SweepError(_describe_os_error(error))
+    _end(problem, [f"error: {printable(str(problem))}"], as_json=as_json)
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError
+from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.text import did_you_mean, printable
 
 ROOT = Path(__file__).parents[2]
@@ -76,10 +76,10 @@ def list_examples() -> dict[str, Example]:
 
 
 def example(name: str) -> Example:
-    """Return the shipped sweep file of this name. Raises `InputError` if it does not exist."""
+    """Return the shipped sweep file of this name. Raises `UnknownNameError` if it does not exist."""
     known = list_examples()
     if name not in known:
-        raise InputError.one(
+        raise UnknownNameError.one(
             name, "no such example", did_you_mean(name, known) or "python -m sweep examples lists them"
         )
     return known[name]
@@ -88,11 +88,11 @@ def example(name: str) -> Example:
 def write_files(contents: Mapping[str, str], folder: Path) -> None:
     """Write files into a folder, or none of them if one exists already.
 
-    Raises `InputError` if one exists or cannot be written.
+    Raises `RefusedError` if one exists, and `InputError` if one cannot be written.
     """
     taken = [name for name in contents if (folder / name).exists()]
     if taken:
-        raise InputError.one(
+        raise RefusedError.one(
             ", ".join(taken), f"already in {folder.absolute()}", "give another name or --to another folder"
         )
     try:
@@ -102,7 +102,6 @@ def write_files(contents: Mapping[str, str], folder: Path) -> None:
     except OSError as error:
         hint = "write to another folder with --to DIR"
         raise InputError.one(str(error.filename or folder), str(error.strerror), hint) from error
-    click.echo(f"wrote    {', '.join(str(folder / name) for name in contents)}")
 
 
 folder_option = click.option(
@@ -122,7 +121,16 @@ folder_option = click.option(
 @click.option("--function", is_flag=True, help="Start from a training function instead of a Keras model.")
 @click.option("--torch", is_flag=True, help="Start from a training function for PyTorch.")
 @folder_option
-def init(name: str | None, origin: str | None, hypermodel: str | None, function: bool, torch: bool, to: Path) -> None:
+@options.as_json
+def init(
+    name: str | None,
+    origin: str | None,
+    hypermodel: str | None,
+    function: bool,
+    torch: bool,
+    to: Path,
+    as_json: bool,
+) -> None:
     """Write a sweep file and a model to start from.
 
     NAME names both files and the sweep: my_model unless you give one.
@@ -136,9 +144,7 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
         module = hypermodel.partition(":")[0].rpartition(".")[2]
         name = _check_module_name(name or f"{module}_sweep", to)
         written = hypermodels.files(hypermodel, name, Path.cwd())
-        _write_and_announce(written.files, name, to)
-        for note in written.notes:
-            click.echo(f"note: {printable(note)}", err=True)
+        _write_and_announce(written.files, name, to, written.notes, as_json=as_json)
         return
     if torch:
         starter = "my_torch"
@@ -148,7 +154,7 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
         starter = "my_model"
     start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
     name = _check_module_name(name or start.name, to)
-    _write_and_announce(start.renamed(name), name, to)
+    _write_and_announce(start.renamed(name), name, to, as_json=as_json)
 
 
 def _check_module_name(name: str, to: Path) -> str:
@@ -160,9 +166,23 @@ def _check_module_name(name: str, to: Path) -> str:
     return name
 
 
-def _write_and_announce(contents: Mapping[str, str], name: str, to: Path) -> None:
+def _write_and_announce(
+    contents: Mapping[str, str], name: str, to: Path, notes: Sequence[str] = (), *, as_json: bool
+) -> None:
+    """Write the files of a sweep called ``name``, and say what was written and what to type next."""
     write_files(contents, to)
-    click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
+    files = [str(to / file) for file in contents]
+    commands = [f"python -m sweep {command} {to / name}.yaml" for command in ("plan", "run")]
+    if as_json:
+        from sweep.documents.shapes import FilesWritten
+        from sweep.render import document
+
+        click.echo(document(FilesWritten(files=tuple(files), next=tuple(commands), notes=tuple(notes))))
+        return
+    click.echo(f"wrote    {', '.join(files)}")
+    click.echo(f"next     {commands[0]}\n         {commands[1]}")
+    for note in notes:
+        click.echo(f"note: {printable(note)}", err=True)
 
 
 @click.command("examples")
@@ -185,7 +205,7 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     contents = {f"{name}.yaml": start.text}
     if start.beside is not None:
         contents[start.beside.name] = start.beside.read_text(encoding="utf-8")
-    _write_and_announce(contents, name, to)
+    _write_and_announce(contents, name, to, as_json=False)
 
 
 def _example_as_dict(shipped: Example) -> dict[str, str]:

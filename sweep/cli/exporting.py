@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     help="Folder to write to, instead of one in the sweep's folder.",
 )
 @click.option("--tracking-uri", metavar="URI", help="MLflow server or database, instead of a folder.")
-def export(format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None) -> None:
+@options.as_json
+def export(
+    format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None, as_json: bool
+) -> None:
     """Write a sweep for CSV, MLflow, TensorBoard or W&B; run it again to update."""
     from sweep.store.folder import ResultsFolder
 
@@ -41,23 +46,52 @@ def export(format: str, sweep: str, results: Path, output: Path | None, tracking
     target = output or folder.path / format
     match format:
         case "csv":
-            said = _csv(folder, target)
+            written = _csv(folder, target)
         case "mlflow":
-            said = _mlflow(folder, target, tracking_uri)
+            written = _mlflow(folder, target, tracking_uri)
         case "tensorboard":
-            said = _tensorboard(folder, target)
+            written = _tensorboard(folder, target)
         case _:
-            said = _wandb(folder, target)
-    click.echo(printable(said))
+            written = _wandb(folder, target)
+    if not as_json:
+        click.echo(printable("\n".join(written.lines)))
+        return
+    from sweep.documents.shapes import ExportDocument
+    from sweep.render import document
+
+    click.echo(
+        document(
+            ExportDocument(
+                sweep=folder.name,
+                format=format,
+                place=written.place,
+                files=written.files,
+                trials=written.trials,
+                next=written.next,
+            )
+        )
+    )
 
 
-def _csv(folder: ResultsFolder, target: Path) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What was written for another tool: the fields of `ExportDocument`, and the lines that people read."""
+
+    lines: Sequence[str]
+    place: str
+    files: tuple[str, ...] = ()
+    trials: int | None = None
+    next: str = ""
+
+
+def _csv(folder: ResultsFolder, target: Path) -> _Written:
     from sweep.export import runs
 
-    return "\n".join(f"csv      {path}" for path in runs.export_csv(folder, target))
+    files = tuple(str(path) for path in runs.export_csv(folder, target))
+    return _Written(lines=[f"csv      {file}" for file in files], place=str(target), files=files)
 
 
-def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
+def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
     from sweep.export import mlflow_runs, runs
 
     address = mlflow_runs.local_uri(target) if uri is None else uri
@@ -65,14 +99,12 @@ def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
-    if uri is None:
-        lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(address)}")
-    else:
-        lines.append(f"at       {address}")
-    return "\n".join(lines)
+    look = f"mlflow ui --backend-store-uri {shlex.quote(address)}" if uri is None else ""
+    lines.append(f"look     {look}" if look else f"at       {address}")
+    return _Written(lines=lines, place=address, trials=done.new, next=look)
 
 
-def _tensorboard(folder: ResultsFolder, target: Path) -> str:
+def _tensorboard(folder: ResultsFolder, target: Path) -> _Written:
     from sweep.export.tensorboard import EventFiles
 
     files = EventFiles(folder, target)
@@ -80,14 +112,18 @@ def _tensorboard(folder: ResultsFolder, target: Path) -> str:
         count = files.update()
     finally:
         files.close()
-    return f"events   {counted(count, 'trial')}\nlook     tensorboard --logdir {shlex.quote(str(target))}"
+    look = f"tensorboard --logdir {shlex.quote(str(target))}"
+    lines = [f"events   {counted(count, 'trial')}", f"look     {look}"]
+    return _Written(lines=lines, place=str(target), trials=count, next=look)
 
 
-def _wandb(folder: ResultsFolder, target: Path) -> str:
+def _wandb(folder: ResultsFolder, target: Path) -> _Written:
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), target)
-    return f"wandb    {counted(count, 'trial')}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
+    send = f"wandb sync {shlex.quote(str(target))}/offline-run-*"
+    lines = [f"wandb    {counted(count, 'trial')}", f"send     {send}"]
+    return _Written(lines=lines, place=str(target), trials=count, next=send)
 
 
 @click.command()
@@ -101,14 +137,20 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
     metavar="N",
     help="Port of 127.0.0.1; 0 picks a free one.",
 )
-def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
+@options.as_json
+def dashboard(sweeps: tuple[str, ...], results: Path, port: int, as_json: bool) -> None:
     """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
+    from sweep.documents.shapes import DashboardDocument
     from sweep.export.dashboard import make_server
+    from sweep.render import document
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
     with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
-        click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
+        if as_json:
+            click.echo(document(DashboardDocument(url=server.url)))
+        else:
+            click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.2)

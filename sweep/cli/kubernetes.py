@@ -205,9 +205,16 @@ def _make_kubernetes_name(sweep: str) -> str:
 @click.option("--token", metavar="NAME", help="The secret that holds Ray's token.")
 @click.option("--redis", metavar="HOST:PORT", help="Where the head keeps its state, to survive a restart.")
 @click.option("--retries", type=click.IntRange(min=0), default=3, show_default=True, help="Restarts of the whole job.")
+@options.as_json
 @options.changes
 def kube(
-    file: Path, results: str, changes: Sequence[str], include: tuple[str, ...], workdir: str | None, **pods: Any
+    file: Path,
+    results: str,
+    changes: Sequence[str],
+    include: tuple[str, ...],
+    workdir: str | None,
+    as_json: bool,
+    **pods: Any,
 ) -> None:
     """Print a sweep as a RayJob of Kubernetes, for `kubectl apply -f -`; nothing is sent."""
     from importlib.metadata import version
@@ -224,4 +231,11 @@ def kube(
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)
-    click.echo(yaml_reader.format_documents(manifests(asked.spec, command, package, wanted)), nl=False)
+    objects = manifests(asked.spec, command, package, wanted)
+    if not as_json:
+        click.echo(yaml_reader.format_documents(objects), nl=False)
+        return
+    from sweep.documents.shapes import KubernetesList
+    from sweep.render import document
+
+    click.echo(document(KubernetesList(items=tuple(objects))))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from sweep.errors import InputError
 
 if TYPE_CHECKING:
     from sweep.runner import Options
@@ -48,6 +51,12 @@ include = click.option(
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
 )
+notify = click.option(
+    "--notify",
+    multiple=True,
+    metavar="URL|slack:VARIABLE|COMMAND",
+    help="Tell this webhook, Slack or command what happens, instead of the receivers in the file; repeatable.",
+)
 simulate_gpus = click.option(
     "--simulate-gpus",
     type=click.IntRange(min=1),
@@ -57,7 +66,14 @@ simulate_gpus = click.option(
 no_memo = click.option(
     "--no-memo", is_flag=True, help="Retrain trials even if an earlier sweep already has the result."
 )
-as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="JSON for programs, errors too; `schema COMMAND` describes it."
+)
+
+detach = click.option(
+    "--detach", is_flag=True, help="Go on in the background; say how to watch it, wait for it and stop it."
+)
+ARGUMENTS = "sweep.arguments"  # key in the context: the command line, as it was typed
 
 _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 """Options that set a key of the sweep file, with that key."""
@@ -69,6 +85,7 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
+        short["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
         # Quoted, so that --name 12 sets a text and not a number.
         made = [
             f"{key}={json.dumps(value, ensure_ascii=False)}"
@@ -80,18 +97,36 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     return with_changes
 
 
-def session(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options of a session and pass them to the command as ``how``, an `Options`.
+def _parse_receiver(text: str) -> dict[str, Any]:
+    """Return the entry of `notify` that an argument of --notify stands for."""
+    kind, colon, rest = text.partition(":")
+    if kind in ("http", "https") and rest.startswith("//"):
+        return {"webhook": text}
+    if kind == "slack" and colon:
+        return {"slack": rest}
+    try:
+        return {"command": shlex.split(text)}
+    except ValueError as error:
+        raise InputError.one("--notify", f"{text!r} cannot be read: {error}", "quote it as in a shell") from None
 
-    A command that has further options of `Options` declares them itself, above this decorator.
+
+def session(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare the options of a session and pass them to the command as ``how``, an `Options`, and ``as_json``.
+
+    With ``--json``, no progress is shown, because standard output has the result alone. A command that has further
+    options of `Options` declares them itself, above this decorator.
     """
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
+        if given["events"] and given["as_json"]:
+            raise InputError.one("--events", "is given with --json", "leave one of them out")
         how = _take_options(given)
         command(**given, how=how)
 
     for option in (
+        as_json,
+        click.option("--events", is_flag=True, help="One line of JSON per event, as in the log; no result."),
         click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
         click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
@@ -121,7 +156,8 @@ def _take_options(given: dict[str, Any]) -> Options:
         memo=not given.pop("no_memo"),
         retry_failed=given.pop("retry_failed", False),
         profile=given.pop("profile", False),
-        quiet=given.pop("quiet"),
+        quiet=given.pop("quiet") or given["as_json"],
         verbose=given.pop("verbose"),
+        events=given.pop("events"),
         followers=followers(tensorboard=given.pop("tensorboard")),
     )

@@ -92,10 +92,9 @@ def plan(
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
     from sweep import runner
-    from sweep import spec as specs
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing
 
-    spec = specs.load_spec(file, assignments)
+    spec, _ = planning.load_file(file, assignments)
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=address is None)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
@@ -131,7 +130,7 @@ def plan(
     if tune_throughput:
         speeds = _measure_throughput(spec, folders, simulate_gpus, planned.sample[0])
     if as_json:
-        click.echo(json.dumps(_plan_as_dict(planned, curves if find_lr else None, speeds), indent=2))
+        click.echo(json.dumps(_describe_plan(planned, curves if find_lr else None, speeds), indent=2))
     else:
         _print_plan(planned, curves, speeds)
 
@@ -150,11 +149,11 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
         return throughput.measure_throughput(spec, share, folders, params, max_replicas)
 
 
-def _plan_as_dict(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
-    """Return a plan for JSON, with the learning-rate range tests and the throughput if they were asked for."""
+def _describe_plan(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
+    """Return a plan as `PlanDocument` describes it, with the range tests and the throughput if they were asked for."""
     from sweep.render import plans as drawn
 
-    content: dict[str, object] = {**drawn.as_dict(planned)}
+    content: dict[str, object] = {"version": 1, **drawn.as_dict(planned), "find_lr": None, "throughput": None}
     if curves is not None:
         content["find_lr"] = [drawn.rates_as_dict(curve) for curve in curves]
     if speeds is not None:
@@ -176,8 +175,13 @@ def _print_plan(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput |
 
 
 @click.command()
-def schema() -> None:
-    """Print the JSON Schema of sweep files, for completion in editors."""
-    from sweep import spec as specs
+@click.argument("name", default="file", metavar="[file|COMMAND|error|event]")
+@options.as_json
+def schema(name: str, as_json: bool) -> None:
+    """Print the JSON Schema of sweep files, for editors, or of what a command prints with --json.
 
-    click.echo(json.dumps(specs.json_schema(), indent=2))
+    `error` is what each command prints with --json if it fails, `event` is a line of a sweep's log.
+    """
+    from sweep.documents import schemas
+
+    click.echo(json.dumps(schemas.find_schema(name), indent=2))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options, submitting
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, RefusedError
 from sweep.text import printable
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep import analysis
     from sweep.analysis import ranking, report_data, rung_ranks, search_efficiency, verdict
+    from sweep.documents import shapes
     from sweep.render import console, document
     from sweep.render.tables import (
         answered,
@@ -90,7 +91,8 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
             efficiencies.append(efficiency)
     if as_json:
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
-        click.echo(document(shown, {"answer": answer, "search": efficiencies, "rungs": rungs, "held_out": noise}))
+        more = {"answer": answer, "search": tuple(efficiencies), "rungs": rungs, "held_out": noise}
+        click.echo(document(shapes.extend(shapes.ComparisonDocument, shown, **more)))
         return
     print_table(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
@@ -114,11 +116,14 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     metavar="FILE",
     help="File to write, instead of report.html in the (first) sweep's folder.",
 )
-def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
+@options.as_json
+def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json: bool) -> None:
     """Write one HTML file with linked charts, on one or several sweeps.
 
     Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
     """
+    from sweep.documents.shapes import ReportDocument
+    from sweep.render import document
     from sweep.render.report import page
     from sweep.store.disk import replacing
     from sweep.store.folder import ResultsFolder, told_apart
@@ -128,7 +133,10 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     html = page(folders)
     with replacing(target) as aside:
         aside.write_text(html, encoding="utf-8", errors="backslashreplace")
-    click.echo(f"report   {target}")
+    if as_json:
+        click.echo(document(ReportDocument(report=str(target))))
+    else:
+        click.echo(f"report   {target}")
 
 
 @click.command()
@@ -153,6 +161,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
     """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
+    from sweep.documents import shapes
     from sweep.render import document, tables
     from sweep.runner import methods, resuming
     from sweep.space.early_terminate import NoTermination
@@ -180,9 +189,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
             orderings=orderings,
         )
     if found is None:
-        raise InputError.one(sweep, "no configuration has completed, so there is no winner to keep")
+        raise RefusedError.one(sweep, "no configuration has completed, so there is no winner to keep")
     if as_json:
-        click.echo(document(found))
+        click.echo(document(shapes.extend(shapes.ReplayDocument, found)))
         return
     for line in tables.replay_lines(found, spec.objectives[0].name):
         click.echo(printable(line))

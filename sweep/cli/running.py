@@ -37,33 +37,53 @@ if TYPE_CHECKING:
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
+@options.detach
+@options.notify
 @options.session
 @options.changes
-def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool) -> None:
+def run(
+    file: Path,
+    results: Path,
+    changes: Sequence[str],
+    how: Options,
+    or_resume: bool,
+    detach: bool,
+    as_json: bool,
+) -> None:
     """Run a sweep file into a new results folder."""
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
-        _run(file, results, changes, how, or_resume=or_resume, startup=startup)
+        _run(file, results, changes, how, startup, or_resume=or_resume, detach=detach, as_json=as_json)
 
 
-def _run(file: Path, results: Path, changes: Sequence[str], how: Options, *, or_resume: bool, startup: Startup) -> None:
+def _run(
+    file: Path,
+    results: Path,
+    changes: Sequence[str],
+    how: Options,
+    startup: Startup,
+    *,
+    or_resume: bool,
+    detach: bool,
+    as_json: bool,
+) -> None:
     require_locks()
-    from sweep import spec as specs
-
-    spec, text = specs.load_spec_with_text(file, changes)
-    goes_on = or_resume and ResultsFolder.exists(results, spec.name)
-    if not goes_on:
-        startup.announce(describe_work(spec))
     from sweep.runner import planning, resuming, session
 
-    if goes_on:
+    spec, text = planning.load_file(file, changes)
+    if detach:
+        planning.check_trainable(spec, str(file), planning.import_folders(file), here=how.address is None)
+        _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
+        return
+    if or_resume and ResultsFolder.exists(results, spec.name):
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         startup.close()
         for line in changed:
             click.echo(printable(line), err=True)
         here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
-        go_on(here, how, startup)
+        go_on(here, how, startup, as_json=as_json)
         return
+    startup.announce(describe_work(spec))
     startup.step(f"checking {spec.trainable}")
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
@@ -71,7 +91,8 @@ def _run(file: Path, results: Path, changes: Sequence[str], how: Options, *, or_
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
-    conclude(session.run_sweep(training, text, results, how, make_viewer(spec, how)), quiet=how.quiet)
+    outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
+    conclude(outcome, how, as_json=as_json)
 
 
 @click.command()
@@ -87,14 +108,29 @@ def _run(file: Path, results: Path, changes: Sequence[str], how: Options, *, or_
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
+@options.detach
+@options.notify
 @options.session
 @options.changes
-def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
+def resume(
+    sweep: str,
+    results: Path,
+    changes: Sequence[str],
+    how: Options,
+    here: bool,
+    detach: bool,
+    as_json: bool,
+) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
     # the address of a dashboard, not of Ray itself
     if how.address is not None and how.address.startswith(("http://", "https://")):
         submitting.resume_submitted_sweep(
-            sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent
+            sweep,
+            how.address,
+            changes,
+            retry_failed=how.retry_failed,
+            max_concurrent=how.max_concurrent,
+            as_json=as_json,
         )
         return
     require_locks()
@@ -103,12 +139,44 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here
         from sweep.runner import resuming
 
         reopened = resuming.reopen(results, sweep, changes)
+        if detach:
+            _detach(reopened.folder, how, as_json=as_json)
+            return
         if here:
             reopened = dataclasses.replace(reopened, import_folders=(Path.cwd(),), working_folder=Path.cwd())
-        go_on(reopened, how, startup)
+        go_on(reopened, how, startup, as_json=as_json)
 
 
-def go_on(reopened: ResumableSweep, how: Options, startup: Startup) -> None:
+def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> None:
+    """Start this command again in the background, and say how to watch it, wait for it and stop it."""
+    from sweep.documents.shapes import DetachedDocument
+    from sweep.render import document
+    from sweep.runner import detaching
+
+    if how.events:
+        raise InputError.one("--detach", "is given with --events", "leave one of them out")
+    interruption.stop_handling_signals()  # until the driver runs, Ctrl-C ends it
+    given = click.get_current_context().meta[options.ARGUMENTS]
+    driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json")])
+    name = folder.address
+    found = DetachedDocument(
+        sweep=folder.name,
+        results=folder.place,
+        process=driver.process,
+        output=str(driver.output),
+        watch=f"python -m sweep status {name} --watch",
+        wait=f"python -m sweep wait {name}",
+        stop=f"python -m sweep stop {name}",
+    )
+    if as_json:
+        click.echo(document(found))
+        return
+    click.echo(f"started  {printable(found.sweep)} in the background, process {found.process}")
+    for word in ("watch", "wait", "stop", "output"):
+        click.echo(f"{word:<9}{printable(getattr(found, word))}")
+
+
+def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool) -> None:
     """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 
@@ -119,15 +187,19 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup) -> None:
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
-    conclude(outcome, quiet=how.quiet)
+    conclude(outcome, how, as_json=as_json)
 
 
 def make_viewer(spec: Spec, how: Options) -> MakeView:
     """Return a function that makes the view of a session once its folder and terminal are known."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
+        from sweep.analysis import Outline
+        from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
 
+        if how.events:
+            return EventLines(Outline.of(spec), sys.stdout, terminal)
         live_view = on_terminal(spec, how)
         for line in how.opening(folder):
             live_view.say(line)
@@ -136,13 +208,19 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
     return view
 
 
-def conclude(outcome: Outcome, *, quiet: bool) -> None:
-    """Print the result and exit with the documented exit code, even if the output cannot be written."""
+def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
+    """Print the result, and exit with the documented exit code even if the output cannot be written.
+
+    With ``--events``, nothing is printed: standard output has the events alone.
+    """
     from sweep import analysis
 
     sweep = analysis.read_sweep(outcome.folder)
     try:
-        show_result(outcome, sweep, quiet=quiet)
+        if as_json:
+            _print_document(outcome, sweep)
+        elif not how.events:
+            show_result(outcome, sweep, quiet=how.quiet)
         sys.stdout.flush()
     except OSError as error:
         if not output.failed_by(error):
@@ -160,6 +238,13 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         sys.exit(1)
     if failure := output.failure():
         raise InputError.one("standard output", str(failure.strerror), f"the results are in {folder.place}")
+
+
+def _print_document(outcome: Outcome, sweep: Sweep) -> None:
+    from sweep.documents import sessions
+    from sweep.render import document
+
+    click.echo(document(sessions.describe_outcome(outcome, sweep)))
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
@@ -194,7 +279,7 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
 )
 @options.session
 def confirm(
-    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options
+    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options, as_json: bool
 ) -> None:
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
@@ -206,4 +291,4 @@ def confirm(
         from sweep.runner import resuming
 
         reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
-        go_on(reopened, dataclasses.replace(how, confirming=True), startup)
+        go_on(reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json)

@@ -180,8 +180,17 @@ def _replace_special_characters(name: str) -> str:
 @options.assignments
 @options.run_cap
 @click.option("--dry-run", is_flag=True, help="Print the batch script, and submit nothing.")
+@options.as_json
 @options.changes
-def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str], dry_run: bool, **asked: Any) -> None:
+def slurm(
+    file: Path,
+    results: str,
+    changes: Sequence[str],
+    more: Sequence[str],
+    dry_run: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
     """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit."""
     from sweep.store.object_store import check_url, is_url
 
@@ -203,13 +212,21 @@ def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str],
             **asked,
         )
     )
-    if dry_run:
+    place, job = f"{where}/{sent.spec.name}", None
+    if not dry_run:
+        if not stored:
+            Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
+        job = printable(_submit_script(text))
+    if as_json:
+        from sweep.documents.shapes import SlurmDocument
+        from sweep.render import document
+
+        click.echo(document(SlurmDocument(sweep=sent.spec.name, job=job, results=place, script=text)))
+    elif job is None:
         click.echo(text, nl=False)
-        return
-    if not stored:
-        Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise
-    click.echo(f"job      {printable(_submit_script(text))}")
-    click.echo(f"status   python -m sweep status {where}/{sent.spec.name}")
+    else:
+        click.echo(f"job      {job}")
+        click.echo(f"status   python -m sweep status {place}")
 
 
 def _submit_script(text: str) -> str:

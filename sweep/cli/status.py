@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from sweep.text import counted, duration, money, printable, score
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sweep.analysis import Trial
     from sweep.analysis.live_status import LogReader
     from sweep.analysis.verdict import SweepSummary
     from sweep.render.live import LiveView
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 @options.results
 @options.dashboard
 @options.as_json
+@click.option("--trials", "with_trials", is_flag=True, help="List its trials, too.")
 @click.option("--watch", is_flag=True, help="Show it as `run` does, until the sweep ends; Ctrl-C leaves it running.")
 @click.option(
     "--interval",
@@ -37,13 +40,20 @@ if TYPE_CHECKING:
     metavar="S",
     help="With --watch: seconds between updates, 1 by default.",
 )
-def status(sweep: str, results: Path, address: str | None, as_json: bool, watch: bool, interval: float | None) -> None:
+def status(
+    sweep: str,
+    results: Path,
+    address: str | None,
+    as_json: bool,
+    with_trials: bool,
+    watch: bool,
+    interval: float | None,
+) -> None:
     """Show whether a sweep runs, what became of its trials, and the best so far."""
-    _refuse_together(as_json=as_json, watch=watch, interval=interval)
+    _refuse_together(as_json=as_json, with_trials=with_trials, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
-    from sweep.analysis import rung_ranks
-    from sweep.analysis.verdict import summarize_sweep
+    from sweep.documents.status import describe_status
     from sweep.render import document
     from sweep.render.tables import rung_lines
     from sweep.runner import resuming
@@ -52,18 +62,13 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
-    folder, spec = reopened.folder, reopened.spec
-    summary = summarize_sweep(folder)
-    total = None
-    if spec.all_trials is not None:
-        total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
-    written = folder.log.stat().st_mtime if folder.log.exists() else None
-    rungs = () if summary.state == "damaged" else rung_ranks.measure_folder(folder)
+    summary = describe_status(reopened, with_trials=with_trials)
     if as_json:
-        click.echo(document(summary, {"total": total, "written": written, "rungs": rungs}))
+        click.echo(document(summary))
         return
-    lines = _describe_trials(summary, spec, total)
-    lines += [f"rungs    {line}" for line in rung_lines(rungs)]
+    total, written = summary.total, summary.written
+    lines = _describe_trials(summary, reopened.spec, total)
+    lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
     if summary.other_data:
         lines.append(f"data     {summary.other_data}")
     if summary.other_code:
@@ -74,8 +79,18 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
     if summary.state != "running" and _has_work_left(summary, total):
-        lines.append(f"go on    {folder.to_resume}")
+        lines.append(f"go on    {reopened.folder.to_resume}")
     click.echo(printable("\n".join(lines)))
+    if summary.each:
+        _print_trials(summary.each, summary.metric)
+
+
+def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
+    from sweep.render import console
+    from sweep.render.tables import print_table, trials_grid
+
+    click.echo()
+    print_table(trials_grid(trials, metric), console())
 
 
 def _describe_trials(summary: SweepSummary, spec: Spec, total: int | None) -> list[str]:
@@ -105,16 +120,24 @@ def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
 @options.dashboard
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
-def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool) -> None:
+@options.as_json
+def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool, as_json: bool) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
     if address is not None and trial is None and not now:
-        click.echo(submitting.stop_submitted_sweep(sweep, address))
-        return
-    if address is not None:
-        results, sweep = submitting.results_of(sweep, address, as_json=True)
-    from sweep.runner import stop_requests
+        result = submitting.stop_submitted_sweep(sweep, address)
+    else:
+        if address is not None:
+            results, sweep = submitting.results_of(sweep, address, as_json=True)
+        from sweep.runner import stop_requests
 
-    click.echo(stop_requests.stop_sweep(results, sweep, trial, now=now))
+        result = stop_requests.stop_sweep(results, sweep, trial, now=now)
+    if not as_json:
+        click.echo(result)
+        return
+    from sweep.documents.shapes import StoppedDocument
+    from sweep.render import document
+
+    click.echo(document(StoppedDocument(sweep=sweep, trial=trial, result=result)))
 
 
 def _name_pausing_rule(spec: Spec) -> str:
@@ -126,7 +149,9 @@ def _name_pausing_rule(spec: Spec) -> str:
     return str(rule["type"] if isinstance(rule, dict) else rule)
 
 
-def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> None:
+def _refuse_together(*, as_json: bool, with_trials: bool, watch: bool, interval: float | None) -> None:
+    if watch and with_trials:
+        raise InputError.one("--watch", "is given with --trials", "leave one of them out")
     if watch and as_json:
         raise InputError.one("--watch", "is given with --json", "run it with --json repeatedly instead")
     if interval is not None and not watch:
@@ -214,13 +239,21 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
 @click.command()
 @click.argument("sweep")
 @options.results
-def repair(sweep: str, results: Path) -> None:
+@options.as_json
+def repair(sweep: str, results: Path, as_json: bool) -> None:
     """Keep what can be read of a sweep's damaged log, and say what is lost."""
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
     repaired = repairing.repair_log(folder)
+    if as_json:
+        from sweep.documents import shapes
+        from sweep.render import document
+
+        more = {"log": str(folder.log), "to_resume": folder.to_resume}
+        click.echo(document(shapes.extend(shapes.RepairDocument, repaired, **more)))
+        return
     records = f"{counted(repaired.kept, 'record')}"
     if repaired.original is None:
         click.echo(f"{folder.log} is whole: {records}")

@@ -22,7 +22,7 @@ import click
 
 from sweep import interruption
 from sweep.cli import options
-from sweep.errors import InputError, first_line
+from sweep.errors import InputError, InterruptedByUser, RefusedError, first_line
 from sweep.text import printable
 
 if TYPE_CHECKING:
@@ -256,10 +256,9 @@ def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> li
 
 def checked(file: Path, changes: Sequence[str]) -> Checked:
     """Check a sweep file and its trainable. Raises `InputError`."""
-    from sweep import spec as specs
     from sweep.runner import planning
 
-    spec, _ = specs.load_spec_with_text(file, changes)
+    spec, _ = planning.load_file(file, changes)
     source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
@@ -281,9 +280,16 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
 @options.run_cap
 @options.max_concurrent
 @_sending
+@options.as_json
 @options.changes
 def submit(
-    file: Path, address: str, results: str, changes: Sequence[str], max_concurrent: int | None, sending: Sending
+    file: Path,
+    address: str,
+    results: str,
+    changes: Sequence[str],
+    max_concurrent: int | None,
+    sending: Sending,
+    as_json: bool,
 ) -> None:
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
     from sweep.backends.ray_tune.jobs import Jobs
@@ -300,41 +306,53 @@ def submit(
         return pricing.find_earlier_times(there, spec.trainable, None, sample) if there.is_dir() else None
 
     command = [*asked.command(place), *_as_options((), max_concurrent)]
-    click.echo(f"sweep    {spec.name}")
-    click.echo("plan     " + price_line(planning.make_plan(spec, None, planning.Basis(folders=folders, timing=timing))))
+    if not as_json:
+        basis = planning.Basis(folders=folders, timing=timing)
+        click.echo(f"sweep    {spec.name}")
+        click.echo("plan     " + price_line(planning.make_plan(spec, None, basis)))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
-    _send(Jobs(address), command, asked.root, about, sending)
+    _send(Jobs(address), command, asked.root, about, sending, as_json=as_json)
 
 
 @click.command()
 @click.argument("sweep")
 @address
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
-def logs(sweep: str, address: str, follow: bool) -> None:
+@options.as_json
+def logs(sweep: str, address: str, follow: bool, as_json: bool) -> None:
     """Show what the driver of a submitted sweep has said."""
+    if follow and as_json:
+        raise InputError.one("--follow", "is given with --json", "run it with --json repeatedly instead")
     jobs, job = _find_job(sweep, address)
     if follow:
         _follow(jobs, job.id)
         return
-    click.echo(printable(jobs.logs(job.id)), nl=False)
+    text = printable(jobs.logs(job.id))
+    if not as_json:
+        click.echo(text, nl=False)
+        return
+    from sweep.documents.shapes import LogsDocument
+    from sweep.render import document
+
+    click.echo(document(LogsDocument(sweep=job.address, job=job.id, state=job.state.lower(), text=text)))
 
 
 def resume_submitted_sweep(
-    sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None
+    sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None, as_json: bool
 ) -> None:
     """Resume a submitted sweep on its cluster, with the code of the current folder."""
     jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
     command += ["--retry-failed"] if retry_failed else []
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
-    _send(jobs, command, Path.cwd(), about)
+    _send(jobs, command, Path.cwd(), about, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
     """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
     jobs, job = _find_job(sweep, address)
     if job.is_over:
-        raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
+        raise RefusedError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
     ended = jobs.stop(job.id)
     return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
 
@@ -382,11 +400,20 @@ def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
     return jobs, jobs.find(sweep)
 
 
-def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str], sending: Sending = Sending()) -> None:
+def _send(
+    jobs: Jobs,
+    command: Sequence[str],
+    root: Path,
+    about: dict[str, str],
+    sending: Sending = Sending(),
+    *,
+    as_json: bool,
+) -> None:
     package = CodePackage.of(root, sending.include)
-    click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
-    if package.left_out:
-        click.echo(f"not sent {printable(', '.join(package.left_out))}")
+    if not as_json:
+        click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
+        if package.left_out:
+            click.echo(f"not sent {printable(', '.join(package.left_out))}")
     entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries)
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
@@ -394,9 +421,43 @@ def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str],
         job = jobs.submit(
             entrypoint, archive, about, _read_requirements(sending.requirements), {"PYTHONUNBUFFERED": "1"}
         )
-    click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
+    results = f"{about['results']}/{about['sweep']}"
+    if as_json:
+        state = _wait_for_end(jobs, job) if sending.wait else None
+        _print_submitted(package, about["sweep"], job, results, state)
+        if state is not None:
+            sys.exit(CODES[state])
+        return
+    click.echo(f"job      {job}, results in {results}")
     if sending.wait:
         _follow(jobs, job)
+
+
+def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, state: str | None) -> None:
+    from sweep.documents.shapes import SubmittedDocument
+    from sweep.render import document
+
+    click.echo(
+        document(
+            SubmittedDocument(
+                sweep=sweep,
+                job=job,
+                results=results,
+                files=len(package.files),
+                size_bytes=package.size,
+                left_out=package.left_out,
+                state=None if state is None else state.lower(),
+            )
+        )
+    )
+
+
+def _wait_for_end(jobs: Jobs, job: str) -> str:
+    """Return the state in which a job has ended. Ctrl-C leaves it running."""
+    try:
+        return jobs.wait(job).state
+    except KeyboardInterrupt:
+        raise InterruptedByUser(f"{job} goes on") from None
 
 
 def _follow(jobs: Jobs, job: str) -> None:

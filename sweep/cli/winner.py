@@ -79,14 +79,12 @@ def _parse_epoch(epoch: str) -> Which:
 
 
 def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
+    from sweep.documents import shapes
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
 
     if as_json:
-        more: dict[str, object] = {"answer": answer}
-        if winner is not None:
-            more["export"] = winner
-        click.echo(document(ranking, more))
+        click.echo(document(shapes.extend(shapes.BestDocument, ranking, answer=answer, export=winner)))
     else:
         print_table(ranking_grid(ranking, None), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
@@ -124,7 +122,7 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
 @click.option("--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]")
 @options.assignments
 @options.session
-def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
+def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: Any) -> None:
     """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
@@ -144,4 +142,4 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     )
     view = running.make_viewer(prepared.spec, how)
     outcome = session.run_sweep(training, prepared.text, folder.path.parent, how, view, prepared.origin)
-    running.conclude(outcome, quiet=how.quiet)
+    running.conclude(outcome, how, as_json=as_json)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import IO
 
 from sweep.analysis import studies
-from sweep.errors import InputError
+from sweep.errors import RefusedError
 from sweep.events import TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Domain
@@ -219,7 +219,7 @@ class LiveEventFiles(Follower):
 def _lock_target(target: Path) -> IO[bytes]:
     """Return an open file whose lock makes this process the only writer.
 
-    Raises `InputError` if another process holds the lock. On systems without locks, only the file is opened.
+    Raises `RefusedError` if another process holds the lock. On systems without locks, only the file is opened.
     """
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
@@ -227,5 +227,5 @@ def _lock_target(target: Path) -> IO[bytes]:
     if HAS_LOCKS and not lock(file.fileno()):
         file.close()
         hint = "a sweep that was started with --tensorboard keeps them fresh itself"
-        raise InputError.one(str(target), "another process writes these event files", hint)
+        raise RefusedError.one(str(target), "another process writes these event files", hint)
     return file

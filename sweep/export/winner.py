@@ -16,7 +16,7 @@ from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import RankedConfiguration, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
-from sweep.errors import InputError, in_short
+from sweep.errors import InputError, RefusedError, in_short
 from sweep.events import Value
 from sweep.inspection import Source, import_folder
 from sweep.runner import restoring
@@ -316,7 +316,7 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
         what = f"{unknown[0]!r} is no format" if unknown else "no format is named"
         raise InputError.one("--format", what, f"expected some of {', '.join(FORMATS)}, with commas between them")
     if target.exists() or target.is_symlink():
-        raise InputError.one(str(target), "exists already", "name a new folder")
+        raise RefusedError.one(str(target), "exists already", "name a new folder")
 
 
 def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:

@@ -60,7 +60,8 @@ def document(*values: object) -> str:
 def _simple(value: object) -> object:
     """Convert ``value`` to the types of JSON. Other values remain as they are; `convert_to_json_types` refuses them."""
     if isinstance(value, Struct):
-        return {name: _simple(getattr(value, name)) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {key: _simple(getattr(value, name)) for key, name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _simple(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

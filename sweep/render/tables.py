@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import LineageStep, verdict
+from sweep.analysis import LineageStep, Trial, verdict
 from sweep.analysis.confirmation import Confirmation, Confirmed
 from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
@@ -33,6 +33,7 @@ from sweep.text import (
     numbered,
     printable,
     score,
+    shortened,
     trials_named,
 )
 
@@ -189,6 +190,20 @@ def _difference(row: RankedConfiguration) -> str:
     if low is None or high is None:
         return f"{row.difference:+.2g}"
     return f"{row.difference:+.2g} ({low:+.2g} .. {high:+.2g})"
+
+
+def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
+    """Tabulate trials in the order of their start, with the parameters in which they differ."""
+    columns = {
+        "trial": [str(trial.trial) for trial in trials],
+        "status": [trial.status.value for trial in trials],
+        "epochs": [str(trial.epochs) for trial in trials],
+        metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
+        "took": [_duration(trial.duration_s) for trial in trials],
+        "reason": [shortened(trial.status_reason, 60) for trial in trials],
+    }
+    configurations = [trial.params for trial in trials]
+    return _with_params(columns, configurations, list_varying_parameters(configurations))
 
 
 def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:

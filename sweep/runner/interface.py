@@ -30,6 +30,7 @@ class Options:
     quiet: bool = False  # show no progress
     verbose: bool = False  # print where the output of Ray and TensorFlow goes
     followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # further readers of the log
+    events: bool = False  # write events as lines of JSON instead of progress
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def opening(self, folder: ResultsFolder) -> list[str]:

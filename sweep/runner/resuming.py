@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
 
-from sweep.errors import Problem, StoreError, refuse
+from sweep.errors import Problem, RefusedError, StoreError, refuse
 from sweep.events import Value
 from sweep.spec import Spec, parse_spec
 from sweep.spec.validation import flow
@@ -21,7 +21,7 @@ from sweep.text import shortened
 
 CHANGEABLE = (
     *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
-    *("confirm", "description"),
+    *("confirm", "description", "notify"),
     *("checkpoint", "resources.max_concurrent", "resources.max_share"),
     *("resources.trial_hours", "resources.epoch_minutes"),
 )
@@ -83,7 +83,8 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
     """Return a sweep with changes to `CHANGEABLE` keys.
 
     Raises:
-        InputError: if there is no such sweep, or another key is changed.
+        UnknownNameError: if there is no such sweep.
+        RefusedError: if another key is changed.
         StoreError: if its sweep.json is damaged.
     """
     folder = ResultsFolder.open(results, sweep)
@@ -96,7 +97,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
         spec = parse_spec(
             info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
         )
-        refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "))
+        refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "), RefusedError)
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
     return ResumableSweep(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
@@ -109,7 +110,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     from the file.
 
     Raises:
-        InputError: listing all changes that are not possible; otherwise see `reopen`.
+        RefusedError: listing all changes that are not possible; otherwise see `reopen`.
     """
     reopened = reopen(results, spec.name)
     known, now = reopened.folder.read_info().file, spec.to_json_dict()
@@ -123,7 +124,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     found = list(find_differences(before, now))
     if simulated_gpus != reopened.simulated_gpus:
         found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
-    refuse(_problems(found, f"{file}: "))
+    refuse(_problems(found, f"{file}: "), RefusedError)
     content = reopened.spec.to_json_dict()
     for one in found:
         first, *rest = one.keys

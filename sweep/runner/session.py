@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from sweep.inspection import Source
 from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
+from sweep.runner.notifying import check_variables, list_notifiers
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.stop_requests import Ending
 from sweep.spec import Spec
@@ -74,6 +75,7 @@ def run_sweep(
     """
     spec, folders = training.spec, training.import_folders
     methods.check_author_methods(spec, folders)
+    check_variables(spec)
     _check_inline(spec, options)
     info: Fields = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -108,6 +110,7 @@ def resume_sweep(
 ) -> Outcome:
     """Resume a sweep from its log; ``given`` is described in `SweepSource`."""
     _check_inline(sweep.spec, options)
+    check_variables(sweep.spec)
     options = replace(options, memo=options.memo and sweep.memo)
     again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
     before = f"interrupted before it went on{again}"
@@ -269,7 +272,7 @@ class Session:
             followers = ExitStack()
             try:
                 followers.callback(_write_configurations, folder)  # last of all, after the tables
-                for follower in (TableWriter, *options.followers):
+                for follower in self._list_followers():
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # after this line the log records this session
                 again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
@@ -288,6 +291,10 @@ class Session:
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     keeper.close()
         return self._conclude(coordinator, view, answers, full=full, ended=ended)
+
+    def _list_followers(self) -> list[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+        """Return what makes each reader of the log: of the tables, of notices, and those of the options."""
+        return [TableWriter, *list_notifiers(self.spec), *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:
         """Replay the logged events in the coordinator and yield each; there may be too many to keep."""

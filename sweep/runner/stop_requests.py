@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import interruption
-from sweep.errors import InputError, StoppedAtOnce, StoreError
+from sweep.errors import RefusedError, StoppedAtOnce, StoreError
 from sweep.events import ON_REQUEST
 from sweep.runner import View
 from sweep.runner.coordinator import Coordinator
@@ -141,12 +141,12 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
     """Stop a sweep or one of its trials, wait until it has stopped, and return the result in words.
 
     Raises:
-        InputError: if there is nothing to stop.
+        RefusedError: if there is nothing to stop.
     """
     folder = ResultsFolder.open(results, sweep)
     if not folder.is_running():
         hint = f"see python -m sweep status {folder.address}"
-        raise InputError.one(folder.name, "is not running, there is nothing to stop", hint)
+        raise RefusedError.one(folder.name, "is not running, there is nothing to stop", hint)
     request = StopRequest(trial, now)
     if trial is None:
         with _asking(folder, request) as ask:
@@ -191,7 +191,8 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     """Return the ledger of a log and the byte where the log ends.
 
     Raises:
-        InputError: if the trial is unknown or has ended.
+        UnknownNameError: if there is no such trial.
+        RefusedError: if it has ended.
     """
     ledger, offset = Ledger(keep_epochs=False), 0
     for _, end in ledger.follow(folder.log):
@@ -199,7 +200,7 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
         raise folder.no_trial(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
-        raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
+        raise RefusedError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset
 
 

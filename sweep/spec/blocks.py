@@ -6,6 +6,7 @@ from them, and the reference page is tested against them. Checks that involve se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
@@ -280,3 +281,68 @@ class Confirm(Block):
     def share(self) -> float | None:
         """Return the budget as a fraction of 1; None without a budget."""
         return None if self.budget is None else parse_percent(self.budget)
+
+
+NoticeKind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "worker_lost"]
+Variable: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        json_schema_extra={"expected": "the name of an environment variable, such as SLACK_WEBHOOK_URL"},
+    ),
+]
+HttpUrl: TypeAlias = Annotated[
+    str, Field(pattern=r"^https?://[^\s@]+$", json_schema_extra={"expected": "a URL such as https://host/path"})
+]
+
+
+class Notify(Block):
+    """One receiver of notices: a command, a webhook, Slack or a mail address. Secrets are in environment variables."""
+
+    command: Annotated[tuple[Text, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, description="A program and its arguments; it reads the notice as JSON from standard input."
+    )
+    webhook: HttpUrl | None = Field(None, description="A URL that receives the notice as JSON, by POST.")
+    token: Variable | None = Field(
+        None, description="With webhook: the environment variable with the token that is sent as Authorization: Bearer."
+    )
+    slack: Variable | None = Field(None, description="The environment variable with the URL of a webhook of Slack.")
+    mail: Text | None = Field(None, description="A mail address.")
+    server: Text | None = Field(None, description="With mail: host and port of the SMTP server, as host:587.")
+    sender: Text | None = Field(None, description="With mail: the address that it comes from; by default mail's own.")
+    user: Text | None = Field(None, description="With mail: the user of the SMTP server.")
+    password: Variable | None = Field(None, description="With user: the environment variable with the password.")
+    on: Annotated[tuple[NoticeKind, ...], Field(strict=False, min_length=1)] | None = Field(
+        None, description="What is told: finished, failed, best, budget, verdict, worker_lost; by default all but best."
+    )
+
+    @property
+    def kinds(self) -> tuple[NoticeKind, ...]:
+        """The kinds of notices that it receives."""
+        return ("finished", "failed", "budget", "verdict", "worker_lost") if self.on is None else self.on
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment variables that it needs, by key."""
+        named = {"token": self.token, "slack": self.slack, "password": self.password}
+        return {key: variable for key, variable in named.items() if variable is not None}
+
+
+def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
+    """Return the key, the mistake and a hint for keys of a receiver that do not go together."""
+    ways = [key for key in ("command", "webhook", "slack", "mail") if getattr(one, key) is not None]
+    if len(ways) != 1:
+        what = f"{' and '.join(ways) or 'none of them'}, expected one of command, webhook, slack and mail"
+        return [("", what, "write an entry for each receiver")]
+    found = []
+    needed = {"token": "webhook", "server": "mail", "sender": "mail", "user": "mail", "password": "user"}
+    for key, other in needed.items():
+        if getattr(one, key) is not None and getattr(one, other) is None:
+            found.append((key, f"means nothing without {other}", "leave it out"))
+    if one.mail is not None and one.server is None:
+        found.append(("mail", "has no server", "write server: host:587"))
+    if one.user is not None and one.password is None:
+        found.append(("user", "has no password", "write password: and the name of an environment variable"))
+    if one.server is not None and not re.fullmatch(r"[^\s:@]+:\d{1,5}", one.server):
+        found.append(("server", f"text {one.server!r}, expected host:port", "as in smtp.example.org:587"))
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sweep.errors import InputError
 from sweep.spec import yaml_reader
 from sweep.spec.resolution import SpecResolver
 from sweep.spec.resolved import Spec
+from sweep.spec.sweep_file import TARGET
 from sweep.spec.validation import Document
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
@@ -26,6 +28,12 @@ def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
     """Return the sweep as `load_spec` does, and the file's text. It is read once: a pipe has no second reading."""
+    text = read_text(path)
+    return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+
+
+def read_text(path: Path | str) -> str:
+    """Return the text of a sweep file. Raises InputError if it cannot be read."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -35,8 +43,24 @@ def load_spec_with_text(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
-    text = decode_text(raw, str(path))
-    return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+    return decode_text(raw, str(path))
+
+
+def find_trainable(text: str, assignments: Sequence[str], environment: str) -> str:
+    """Return the trainable that a text names, even if the text has mistakes; "" if it names none.
+
+    The arguments are those of `parse_spec`.
+    """
+    try:
+        document = parse_document(text, "")
+        yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), "", document)
+        yaml_reader.apply_assignments(assignments, "", document)
+    except InputError:
+        return ""
+    trainable = document.data.get("trainable")
+    if isinstance(trainable, str) and re.fullmatch(TARGET, trainable):
+        return trainable
+    return ""
 
 
 def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:

@@ -22,7 +22,7 @@ from sweep.space.early_terminate import (
 )
 from sweep.spec import automatic, configurations, parameters, sweep_file
 from sweep.spec.automatic import Automatic
-from sweep.spec.blocks import Metric
+from sweep.spec.blocks import Metric, find_notify_mistakes
 from sweep.spec.parameters import Entry
 from sweep.spec.resolved import Spec
 from sweep.spec.search_methods import AUTO, SEARCHED, STANDALONE, Method, find_method
@@ -74,6 +74,7 @@ class SpecResolver:
         file, document = self.file, self.document
         self.check_required()
         self.check_learns()
+        self.check_notify()
         self.check_seeds()
         name = self.name()
         metrics = self.metrics()
@@ -123,6 +124,7 @@ class SpecResolver:
             max_restarts=file.max_restarts,
             retries=file.retries,
             checkpoint=file.checkpoint,
+            notify=file.notify,
             warm_start=file.warm_start,
             start_with=self.starts,
             baseline=self.baseline,
@@ -245,6 +247,12 @@ class SpecResolver:
             if getattr(self.file, key) is None and key not in self.wrong:
                 program = key == "trainable" and "program" in self.document.data
                 self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+
+    def check_notify(self) -> None:
+        for index, receiver in enumerate(self.file.notify):
+            for key, what, hint in find_notify_mistakes(receiver):
+                path: KeyPath = ("notify", index, key) if key else ("notify", index)
+                self.document.mistake(path, what, hint)
 
     def check_learns(self) -> None:
         if self.file.warm_start and self.method is not None and not self.learns:

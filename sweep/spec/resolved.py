@@ -13,7 +13,7 @@ from sweep.space.expressions import Expression
 from sweep.space.initial_points import count_points_off_grid, on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
-from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
+from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Notify, Resources, StopWhen, Training
 from sweep.spec.search_methods import Method, find_method
 from sweep.spec.validation import flow
 from sweep.text import printable
@@ -51,6 +51,7 @@ class Spec:
     retries: int
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
+    notify: tuple[Notify, ...] = ()
     start_with: tuple[Params, ...] = ()
     baseline: Params | None = None
     confirm: Confirm | None = None
@@ -158,12 +159,20 @@ class Spec:
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
             **({} if self.population is None else {"population": _population(self.population)}),
             **({} if self.confirm is None else {"confirm": self.confirm.described()}),
+            **_list_receivers(self.notify),
         }
 
 
 def _population(rules: PopulationRules) -> dict[str, Value]:
     said = ("size", "interval", "quantile", "resample")
     return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
+
+
+def _list_receivers(receivers: Sequence[Notify]) -> dict[str, Value]:
+    """Return the key `notify`; nothing if nobody is told, so that older sweeps stay unchanged."""
+    if not receivers:
+        return {}
+    return {"notify": [_changed(receiver) for receiver in receivers]}
 
 
 def _list_beliefs(space: Space) -> dict[str, Value]:

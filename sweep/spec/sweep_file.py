@@ -17,7 +17,19 @@ from sweep.events import Value
 from sweep.space import early_terminate
 from sweep.space.domains import list_choices
 from sweep.space.early_terminate import EarlyTermination, Misfit
-from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
+from sweep.spec.blocks import (
+    Block,
+    Budget,
+    Checkpoint,
+    Confirm,
+    Count,
+    Metric,
+    Notify,
+    Resources,
+    StopWhen,
+    Text,
+    Training,
+)
 from sweep.spec.parameters import Entry
 from sweep.spec.search_methods import METHODS, SEARCHED
 from sweep.spec.validation import Document, KeyPath
@@ -147,6 +159,10 @@ Prior: TypeAlias = Annotated[
 ]
 Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])]
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
+Notices: TypeAlias = Annotated[
+    tuple[Notify, ...],
+    Field(strict=False, max_length=10, examples=[[{"webhook": "https://host/path", "on": ["finished", "failed"]}]]),
+]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
 NOT_WITH_A_POPULATION = {
@@ -249,6 +265,9 @@ class SweepFile(Block):
     max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
     retries: Annotated[int, Field(ge=0)] = Field(0, description="Times that a failed trial is tried again.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])
+    notify: Notices = Field(
+        (), description="Who is told when the sweep has finished, failed, and so on: commands, webhooks, Slack, mail."
+    )
     warm_start: Folders = Field((), description="Earlier sweeps that the search learns from: their names or folders.")
     apiVersion: JsonValue = _SERVER
     command: JsonValue = _SERVER

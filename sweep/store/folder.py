@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import InputError
+from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.events import convert_to_json_types
 from sweep.store import object_store, remote, sweep_info
 from sweep.store.disk import process, removed_if_it_fails, replacing, storing
@@ -61,14 +61,14 @@ class ResultsFolder:
         """Command that resumes the sweep."""
         return f"python -m sweep resume {self.address}"
 
-    def no_trial(self, trial: int, there: Collection[int]) -> InputError:
+    def no_trial(self, trial: int, there: Collection[int]) -> UnknownNameError:
         """Return an error for a trial that is not among the known ones."""
         known = f"it has trials {min(there)} to {max(there)}" if there else "no trial was started yet"
-        return InputError.one(self.name, f"has no trial {trial}", known)
+        return UnknownNameError.one(self.name, f"has no trial {trial}", known)
 
-    def none_completed(self) -> InputError:
+    def none_completed(self) -> RefusedError:
         """Return an error for a sweep without a completed trial."""
-        return InputError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
+        return RefusedError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
 
     @property
     def place(self) -> str:
@@ -97,7 +97,8 @@ class ResultsFolder:
         """Create the folder of a new sweep, completely or not at all; ``name`` and ``info`` become its sweep.json.
 
         Raises:
-            InputError: for an invalid or taken name, or an unwritable location.
+            InputError: for an invalid name or an unwritable location.
+            RefusedError: if the name is taken.
         """
         _check_folder_name(name)
         folder = cls(results_dir / name)
@@ -128,7 +129,7 @@ class ResultsFolder:
                         aside.path.rename(folder.path)
                 if not claimed:
                     remote.pull(folder.path, store)
-                    raise InputError.one(store.url, "was made by another process just now", "use --name OTHER")
+                    raise RefusedError.one(store.url, "was made by another process just now", "use --name OTHER")
         except BaseException:
             _check_free(folder)  # raises the better message if another process was faster
             raise
@@ -145,7 +146,7 @@ class ResultsFolder:
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
         """Return the folder of an existing sweep, given by its name, its path or its URL in an object store.
 
-        If it is in a store, its local copy is updated. Raises `InputError` if there is no such sweep.
+        If it is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep.
         """
         if is_url(name_or_path):
             root, _, name_or_path = str(name_or_path).rstrip("/").rpartition("/")
@@ -156,7 +157,7 @@ class ResultsFolder:
                 return cls(results_dir / given)
             siblings, _ = store.folder()
             hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
-            raise InputError.one(str(given), f"no such sweep in {store.url}", hint)
+            raise UnknownNameError.one(str(given), f"no such sweep in {store.url}", hint)
         if (store := store_of(given)) is not None:
             remote.pull(given, store)
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
@@ -165,8 +166,8 @@ class ResultsFolder:
         siblings = [folder.name for folder in folders(results_dir) if folder.info.is_file()]
         hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
         if (results_dir / given).is_dir():
-            raise InputError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
-        raise InputError.one(str(given), f"no such sweep in {results_dir}", hint)
+            raise UnknownNameError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
+        raise UnknownNameError.one(str(given), f"no such sweep in {results_dir}", hint)
 
     def read_info(self) -> SweepInfo:
         """Return the content of sweep.json. Raises `StoreError` if it is unreadable."""
@@ -203,7 +204,8 @@ class ResultsFolder:
         store.
 
         Raises:
-            InputError: naming the process that holds the lock, or on a system without locks.
+            RefusedError: naming the process that holds the lock.
+            InputError: on a system without locks.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -213,7 +215,7 @@ class ResultsFolder:
                 if lock(file):
                     break
                 if attempt + 1 == LOCK_ATTEMPTS:
-                    raise InputError.one(
+                    raise RefusedError.one(
                         str(self.path), f"the sweep is being run by {self._owner()}", "stop that one first"
                     )
                 time.sleep(0.05)
@@ -305,19 +307,19 @@ def free_name(results_dir: Path, name: str) -> str:
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `InputError` unless a new sweep can use this folder, because it is absent or empty."""
+    """Raise `RefusedError` unless a new sweep can use this folder, because it is absent or empty."""
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())
     except FileNotFoundError:
         return
     except NotADirectoryError as error:
-        raise InputError.one(str(folder.path), "is a file, expected a new folder", other) from error
+        raise RefusedError.one(str(folder.path), "is a file, expected a new folder", other) from error
     if folder.info.exists():
         hint = f"{other}, or go on with it: {folder.to_resume}"
-        raise InputError.one(str(folder.path), f"holds a sweep already ({_summarize_folder(folder)})", hint)
+        raise RefusedError.one(str(folder.path), f"holds a sweep already ({_summarize_folder(folder)})", hint)
     if content:
-        raise InputError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)
+        raise RefusedError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, RefusedError, StoreError
 from sweep.store.disk import replacing, storing
 from sweep.store.locks import is_locked, waiting_for
 from sweep.store.object_store import (
@@ -271,7 +271,7 @@ class Writer:
         """Write to the store inside the block, as the only writer.
 
         Raises:
-            InputError: naming the process that is writing.
+            RefusedError: naming the process that is writing.
             StoreError: if the store does not answer.
         """
         with self.held():
@@ -288,7 +288,7 @@ class Writer:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease inside the block. Raises `InputError` that names the process that has it."""
+        """Hold the lease inside the block. Raises `RefusedError` that names the process that has it."""
         self._take()
         try:
             yield
@@ -410,7 +410,7 @@ class Writer:
                 if not (lease.is_over or lease.is_own):
                     if seen and seen != tag:
                         what = f"the sweep is being run by {lease.holder}"
-                        raise InputError.one(self._store.url, what, "stop that one first")
+                        raise RefusedError.one(self._store.url, what, "stop that one first")
                     if not seen:
                         seen, since = tag, time.monotonic()
                     if time.monotonic() - since < LEASE_S:

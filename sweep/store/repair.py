@@ -33,7 +33,8 @@ def repair_log(folder: ResultsFolder) -> Repaired:
     """Repair a sweep's log and rebuild its tables.
 
     Raises:
-        InputError: while the sweep runs, or if it is in an object store.
+        RefusedError: while the sweep runs.
+        InputError: if it is in an object store.
         StoreError: if the log is unreadable or has an unknown format.
     """
     if folder.store is not None:

@@ -110,7 +110,7 @@ def test_a_taken_name_is_left_alone(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "sweep.json").write_text("{}")
     code, output = call("run", str(MAIN_JOB), "--results", str(tmp_path))
-    assert code == 2
+    assert code == 4
     assert "holds a sweep already" in output
     assert "--name OTHER" in output
     assert (folder / "sweep.json").read_text() == "{}"
@@ -119,7 +119,7 @@ def test_a_taken_name_is_left_alone(tmp_path: Path) -> None:
 def test_unknown_sweeps(tmp_path: Path) -> None:
     for command in ("resume", "best", "compare"):
         code, output = call(command, "nosuch", "--results", str(tmp_path))
-        assert code == 2
+        assert code == 3
         assert "nosuch" in output
     code, output = call("list", "--results", str(tmp_path))
     assert code == 0

@@ -92,20 +92,20 @@ def test_examples_lists_what_each_asks_and_costs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "exit_code", "message"),
     [
-        (["init", "--function", "--torch"], "these exclude each other"),
-        (["init", "--from", "verdit"], "did you mean 'verdict'?"),
-        (["init", "two words"], "not the name of a Python module"),
-        (["init", "click"], "an installed module has this name"),
-        (["init", "taken"], "taken.py: already in"),
-        (["examples", "nested_cn"], "no such example"),
+        (["init", "--function", "--torch"], 2, "these exclude each other"),
+        (["init", "--from", "verdit"], 3, "did you mean 'verdict'?"),
+        (["init", "two words"], 2, "not the name of a Python module"),
+        (["init", "click"], 2, "an installed module has this name"),
+        (["init", "taken"], 4, "taken.py: already in"),
+        (["examples", "nested_cn"], 3, "no such example"),
     ],
 )
-def test_mistakes_write_nothing(folder: Path, arguments: list[str], message: str) -> None:
+def test_mistakes_write_nothing(folder: Path, arguments: list[str], exit_code: int, message: str) -> None:
     (folder / "taken.py").write_text("mine")
     code, output = call(*arguments)
-    assert code == 2
+    assert code == exit_code
     assert message in output
     assert "Traceback" not in output
     assert [path.name for path in folder.iterdir()] == ["taken.py"]

@@ -31,7 +31,7 @@ def test_it_can_lie_elsewhere_and_is_replaced(tmp_path: Path) -> None:
 
 def test_an_unknown_sweep_is_the_users_mistake(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["report", "none", "--results", str(tmp_path)])
-    assert ran.exit_code == 2
+    assert ran.exit_code == 3
     assert "none" in ran.output
 
 

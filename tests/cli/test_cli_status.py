@@ -132,9 +132,9 @@ def test_a_resumed_sweep_keeps_no_memo(project: Path) -> None:
 def test_only_limits_change_on_resume(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     code, output = call("resume", "first", "--inline", "--set", "epochs=5", "--set", "seed=1")
-    assert code == 2
+    assert code == 4
     assert output.count("error: --set") == 2
-    assert call("status", "nosuch")[0] == 2
+    assert call("status", "nosuch")[0] == 3
 
 
 def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     log = project / "results" / "first" / "log.jsonl"
     until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
     assert call("stop", "first", "--trial", "0") == (0, "trial 0 is pruned: stopped on request\n")
-    assert call("stop", "first", "--trial", "5")[0] == 2
+    assert call("stop", "first", "--trial", "5")[0] == 3
     until(lambda: '"epoch_reported","trial":1' in log.read_text())
     code, output = call("stop", "first")
     assert (code, output) == (0, "first is stopped; go on with: python -m sweep resume first\n")
@@ -157,4 +157,4 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     until(lambda: lock.read_text().startswith(f"process {again.pid} "))
     assert call("stop", "first", "--now")[0] == 0
     assert again.wait(PATIENCE_S) == 130
-    assert call("stop", "first")[0] == 2
+    assert call("stop", "first")[0] == 4

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from sweep.cli import main
+from sweep.documents import schemas
 from sweep.store.folder import ResultsFolder
 
 TRAINABLE = '''
@@ -142,7 +144,9 @@ READING = (
     Row("compare {} --json --limit 1", out=r'"rows": \['),
     Row("report {}", out=r"report   results/{}/report.html"),
     Row("report {} --results results --output NEW", out="report   NEW"),
+    Row("report {} --json", out='"report": "results/{}/report.html"'),
     Row("export csv {} --results results", out="csv      results/{}/csv/trials.csv"),
+    Row("export csv {} --json", out='"results/{}/csv/trials.csv"'),
     Row("export tensorboard {} --output NEW", out=r"events   \d+ trials?\nlook     tensorboard --logdir NEW"),
     Row("export wandb {}", out=r"wandb    \d+ trials?\nsend     wandb sync results/{}/wandb/offline-run"),
     Row("report {} one", out=r"report   results/{}/report.html"),
@@ -158,21 +162,21 @@ BEST = (
 OTHERS = (
     Row("best one --trial 2 --epoch 2 --format checkpoint --export NEW", out="exported trial 2 after epoch 2 to NEW"),
     Row("best failed --trial 1", out=r"failed"),
-    Row("best one --trial 9", 2, err="one: has no trial 9; it has trials 0 to 2"),
-    Row("best empty --trial 0", 2, err="empty: has no trial 0; no trial was started yet"),
+    Row("best one --trial 9", 3, err="one: has no trial 9; it has trials 0 to 2"),
+    Row("best empty --trial 0", 3, err="empty: has no trial 0; no trial was started yet"),
     Row("best one --epoch soon", 2, err="--epoch: 'soon', expected best, last or the number of an epoch"),
-    Row("best one --export one.yaml", 2, err="one.yaml: exists already; name a new folder"),
+    Row("best one --export one.yaml", 4, err="one.yaml: exists already; name a new folder"),
     Row("best one --export NEW --format tflite", 2, err="'tflite' is no format"),
     Row("retrain one --inline --name NEW --epochs 3 --seeds 2 --no-memo", out=r"(?s)\[2/2\].*results  results/NEW"),
     Row("retrain one --inline --name NEW --tensorboard", out="events   tensorboard --logdir results/NEW/tens"),
     Row("retrain one --inline -q --trial 2 --results results --set seed=7", out="^rank +trial"),
     Row("retrain two --inline --trial 1 -v --max-concurrent 1 --no-reuse", out="results  results/two-retrain"),
     Row("retrain two --inline", 2, err="no single best trial; .*choose one with --trial N"),
-    Row("retrain one --inline --name one", 2, err="holds a sweep already"),
+    Row("retrain one --inline --name one", 4, err="holds a sweep already"),
     Row("retrain one --inline --all-data", 2, err="scored:Scored is not a KerasTrainable"),
     Row("retrain one --inline --epochs 2000000", 2, err="--epochs: 2,000,000, expected at most 1,000,000"),
-    Row("retrain failed --inline", 2, err="no trial has completed"),
-    Row("retrain one --trial 9", 2, err="one: has no trial 9"),
+    Row("retrain failed --inline", 4, err="no trial has completed"),
+    Row("retrain one --trial 9", 3, err="one: has no trial 9"),
     Row("retrain one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row(
         "confirm one --inline --no-memo",
@@ -190,8 +194,8 @@ OTHERS = (
     Row("confirm two --inline", 2, err="confirm: needs a single metric"),
     Row("confirm failed --inline", 1, err="no trial completed"),
     Row("confirm sure --inline", out="(?s)beats the baseline by 2 .*told apart from 3 other finalists"),
-    Row("confirm running --inline", 2, err="is being run by process"),
-    Row("confirm nowhere", 2, err="no such sweep"),
+    Row("confirm running --inline", 4, err="is being run by process"),
+    Row("confirm nowhere", 3, err="no such sweep"),
     Row("confirm one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("replay one", out="check    in the log's order its 0 decisions are the same"),
     Row(
@@ -200,8 +204,8 @@ OTHERS = (
     ),
     Row("replay repeats --early-terminate none --run-cap 1", out="the first 1 configurations of an ordering"),
     Row("replay sure --json", out='"configurations": 3'),
-    Row("replay failed", 2, err="no configuration has completed"),
-    Row("replay empty", 2, err="no configuration has completed"),
+    Row("replay failed", 4, err="no configuration has completed"),
+    Row("replay empty", 4, err="no configuration has completed"),
     Row("replay killed", out="winner   trial 0"),
     Row("replay one --early-terminate ashes", 2, err="--early-terminate: type: text 'ashes', expected one of asha"),
     Row("replay one --early-terminate scored:None_", 2, err="early_terminate: scored:None_"),
@@ -261,6 +265,8 @@ OTHERS = (
     Row("plan one.yaml --tune-throughput", 2, err="reports no examples_per_s, as trainables of KerasTrainable do"),
     Row("plan nowhere.yaml", 2, err="no such file"),
     Row("schema", out=r'"\$schema"'),
+    Row("schema status --json", out=r'"title": "sweep status --json"'),
+    Row("schema statu", 3, err="statu: no schema has this name; did you mean 'status'"),
     Row("run one.yaml --inline --name NEW", out=r"(?s)\[3/3\].*answered from one.*results  results/NEW"),
     Row("run one.yaml --inline --name NEW --no-memo -v", out=r"(?s)debug.log.*\[3/3\]"),
     Row("run one.yaml --inline --name NEW -q --run-cap 1 --set epochs=1", out="^rank +trial"),
@@ -269,7 +275,7 @@ OTHERS = (
     Row("run one.yaml --inline --name NEW --eager --no-memo", 2, err="scored:Scored is not a KerasTrainable"),
     Row("run one.yaml --inline --name NEW --simulate-gpus 2 --no-memo", out="rehearsal: 2 logical CPU devices"),
     Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
-    Row("run one.yaml --inline", 2, err="holds a sweep already"),
+    Row("run one.yaml --inline", 4, err="holds a sweep already"),
     Row("run one.yaml --inline --name=", 2, err="name: text '', expected"),
     Row("run one.yaml --inline --or-resume", out="results  results/one"),
     Row("run one.yaml --inline --or-resume --name NEW --no-memo", out=r"(?s)\[3/3\].*results  results/NEW"),
@@ -279,7 +285,7 @@ OTHERS = (
         1,
         err=r"no trial completed: trial 0 failed, RuntimeError: scored.py:.* no such a; see the error column",
     ),
-    Row("resume running --inline", 2, err="is being run by process"),
+    Row("resume running --inline", 4, err="is being run by process"),
     Row("resume killed --inline -q", out="^rank +trial"),
     Row("resume failed --inline -v --results results", 1, out="debug.log", err="no trial completed"),
     Row("resume one --inline --set metric.target=5 --no-memo", out="stopped  target reached"),
@@ -287,7 +293,7 @@ OTHERS = (
     Row("resume two --inline", out="front"),
     Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("resume killed --inline -q --here", out="^rank +trial"),
-    Row("resume nowhere", 2, err="no such sweep"),
+    Row("resume nowhere", 3, err="no such sweep"),
     Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
     Row(
         "run one.yaml --inline --name NEW --no-memo --tensorboard", out="events   tensorboard --logdir results/NEW/tens"
@@ -298,12 +304,12 @@ OTHERS = (
     Row("export mlflow one --tracking-uri sqlite:///a.db --output NEW", 2, err="name two places"),
     Row("export mlflow one --tracking-uri=", 2, err="is no address of a tracking"),
     Row("export csv one --tracking-uri sqlite:///a.db", 2, err="means nothing to csv"),
-    Row("export csv nowhere", 2, err="no such sweep"),
+    Row("export csv nowhere", 3, err="no such sweep"),
     Row("export excel one", 2, err="'excel' is not one of"),
-    Row("dashboard nowhere --results results --port 0", 2, err="no such sweep"),
+    Row("dashboard nowhere --results results --port 0", 3, err="no such sweep"),
     Row("dashboard one --port 99999", 2, err="99999"),
-    Row("stop one --results results", 2, err="is not running"),
-    Row("stop one --trial 1 --now", 2, err="is not running"),
+    Row("stop one --results results", 4, err="is not running"),
+    Row("stop one --trial 1 --now", 4, err="is not running"),
     Row("list --address http://127.0.0.1:1", 2, err="does not answer; expected the address of a Ray dashboard"),
     Row("status one --address http://127.0.0.1:1", 2, err="does not answer"),
     Row("stop one --address http://127.0.0.1:1", 2, err="does not answer"),
@@ -339,13 +345,13 @@ OTHERS = (
     Row("submit nowhere.yaml --address http://127.0.0.1:1 --results /x", 2, err="no such file"),
     Row("list --results ftp://x/y", 2, err="--results: ftp://x/y is in no store that is known"),
     Row("repair one --results results", out="one"),
-    Row("repair running", 2, err="is being run by process"),
+    Row("repair running", 4, err="is being run by process"),
     Row("init NEW --function --to NEW", out="next     python -m sweep plan NEW/NEW.yaml"),
     Row("init NEW --torch", out="wrote    NEW.yaml, NEW.py"),
     Row("init NEW --from verdict", out="wrote    NEW.yaml, NEW.py"),
     Row("init NEW --from-hypermodel scored:space", out="wrote    NEW.yaml, NEW.py"),
     Row("init NEW --from-hypermodel scored:absent", 2, err="scored:absent cannot be imported: AttributeError"),
-    Row("init scored", 2, err="scored.py: already in"),
+    Row("init scored", 4, err="scored.py: already in"),
     Row("examples", out="lr_wd_aug"),
     Row("examples --json", out=r'"name": "lr_wd_aug",\n +"question": "Which learning rate'),
     Row("examples verdict --json", out=r'"name": "verdict"'),
@@ -354,9 +360,92 @@ OTHERS = (
 )
 
 
+JSON = (
+    *(
+        Row(line, out=out)
+        for line, out in (
+            ("init NEW --function --json", '"NEW.yaml",\n +"NEW.py"'),
+            ("examples verdict --json", '"name": "verdict"'),
+            ("plan one.yaml --json", '"find_lr": null'),
+            ("list --json", '"name": "one"'),
+            ("status one --json", '"version": 1'),
+            ("run one.yaml --inline --name NEW --json", '"completed": 3'),
+            ("resume killed --inline --json", '"sweep": "killed"'),
+            ("status one --trials --json", '"each": \\['),
+            ("wait one --until trials=3 --interval 0.1 --json", '"reached": true'),
+            ("confirm one --inline --no-memo --budget none --json", '"answer": "'),
+            ("retrain one --inline --name NEW --json", '"sweep": "NEW"'),
+            ("kube one.yaml --image i:1 --results s3://b/p --workdir /app --json", '"kind": "List"'),
+            ("slurm one.yaml --dry-run --json", '"job": null'),
+            ("compare one --json", '"rungs": {'),
+            ("best one --json", '"export": null'),
+            ("replay one --orderings 9 --json", '"orderings": 9'),
+            ("report one --json", '"report": "'),
+            ("export mlflow one --output NEW --json", '"trials": 3'),
+            ("export tensorboard one --output NEW --json", '"next": "tensorboard --logdir NEW"'),
+            ("export wandb one --json", '"trials": 3'),
+            ("repair one --json", '"original": null'),
+            ("schema --json", '"Sweep file"'),
+        )
+    ),
+    *(
+        Row(f"{line} --json", code, out=rf'(?s)"exit_code": {code}.*{out}', err=err)
+        for line, code, out, err in (
+            ("init scored", 4, '"where": "scored.yaml, scored.py"|"where": "scored.py"', "error: "),
+            ("examples verdic", 3, '"hint": "did you mean .verdict', "error: verdic: no such example"),
+            ("plan one.yaml --set methd=grid", 2, "methd", "error: "),
+            ("plan nowhere.yaml", 2, '"is": "no such file"', "error: "),
+            ("list --results ftp://x/y", 2, '"where": "--results"', "error: "),
+            ("status oneself", 3, '"is": "no such sweep in results"', "error: oneself: no such sweep"),
+            ("status one --intervall 2", 2, '"where": "--intervall"', "Error: No such option"),
+            ("run one.yaml --inline", 4, "holds a sweep already", "error: "),
+            (
+                "run failed.yaml --inline --name NEW",
+                1,
+                "no trial completed: trial 0 failed",
+                "error: no trial completed",
+            ),
+            ("run one.yaml --inline --name NEW --set epochs=0 --set methd=grid", 2, "epochs.*methd", "error: "),
+            ("resume nowhere --inline", 3, "no such sweep", "error: "),
+            ("resume one --inline --set method=random", 4, '"where": "--set method"', "error: "),
+            ("stop one", 4, "is not running", "error: "),
+            ("run one.yaml --inline --name NEW --notify slack:NOT_SET", 2, '"where": "notify.0.slack"', "error: "),
+            ("resume killed --inline --notify slack:NOT_SET", 2, "NOT_SET is not set", "error: "),
+            ("run one.yaml --inline --events", 2, '"where": "--events"', "error: "),
+            ("run one.yaml --inline --detach --name one", 4, "holds a sweep already", "error: "),
+            ("resume one --detach --inline --set method=random", 4, '"where": "--set method"', "error: "),
+            ("wait nowhere", 3, "no such sweep", "error: "),
+            ("wait one --until done", 2, '"expected": "finished, verdict', "error: "),
+            ("wait killed --until finished --interval 0.1", 1, "is not running, and not finished", "error: "),
+            ("wait running --timeout 0 --results results", 124, "not finished after", "error: "),
+            ("confirm running --inline --events", 2, "leave one", "error: "),
+            ("retrain one --inline --events", 2, "leave one", "error: "),
+            ("resume one --inline --events", 2, "leave one", "error: "),
+            ("confirm running --inline", 4, "is being run by process", "error: "),
+            ("retrain one --trial 9", 3, "has no trial 9", "error: "),
+            ("submit one.yaml --address http://127.0.0.1:1 --results /x", 2, "does not answer", "error: "),
+            ("logs one --address http://127.0.0.1:1", 2, "does not answer", "error: "),
+            ("logs one --address http://127.0.0.1:1 --follow", 2, "is given with --json", "error: "),
+            ("kube one.yaml --image i:1 --results here", 2, '"where": "--results"', "error: "),
+            ("slurm one.yaml --time soon", 2, '"is": "\'soon\' is no time limit"', "error: "),
+            ("compare nowhere", 3, "no such sweep", "error: "),
+            ("best empty", 4, "no trial has completed", "error: "),
+            ("replay failed", 4, "no configuration has completed", "error: "),
+            ("report nowhere", 3, "no such sweep", "error: "),
+            ("export excel one", 2, '"where": "FORMAT"', "Error: "),
+            ("dashboard nowhere", 3, "no such sweep", "error: "),
+            ("doctor --timeout soon", 2, '"where": "--timeout"', "Error: "),
+            ("repair running", 4, "is being run by process", "error: "),
+            ("schema statu", 3, '"hint": "did you mean .status', "error: "),
+            ("stat", 2, "No such command", "Error: "),
+        )
+    ),
+)
+
+
 def test_the_table_has_every_command_and_every_option() -> None:
     table: dict[str, set[str]] = {}
-    for row in (*READING, *BEST, *OTHERS):
+    for row in (*READING, *BEST, *OTHERS, *JSON):
         command, *words = row.line.split()
         table.setdefault(command, set()).update(word for word in words if word.startswith("-"))
     for name, command in main.commands.items():
@@ -377,7 +466,7 @@ def test_commands_that_read(project: Path, row: Row, kind: str) -> None:
 @pytest.mark.parametrize("row", BEST, ids=str)
 def test_the_best(project: Path, row: Row, kind: str) -> None:
     if kind in EMPTY_HANDED:
-        row = Row(row.line, 2, err=f"error: {kind}: no trial has completed; see python -m sweep compare {kind}")
+        row = Row(row.line, 4, err=f"error: {kind}: no trial has completed; see python -m sweep compare {kind}")
     elif kind == "two" and "--export" in row.line:
         row = Row(row.line, 2, err="two: score and cost have no single best trial; .*choose one with --trial N")
     _check(row, kind)
@@ -403,6 +492,16 @@ def test_all_others(project: Path, row: Row) -> None:
     _check(row, "")
 
 
+@pytest.mark.parametrize("row", JSON, ids=str)
+def test_documents_of_results_and_of_errors(project: Path, row: Row) -> None:
+    _check(row, "")
+
+
+def test_every_command_fails_with_a_document() -> None:
+    failing = {row.line.split()[0] for row in JSON if row.code}
+    assert failing >= set(main.commands)
+
+
 _new = iter(range(10**6))
 
 
@@ -412,5 +511,20 @@ def _check(row: Row, kind: str) -> None:
     assert code == row.code, (out, err)
     for pattern, text in ((row.out, out), (row.err, err)):
         assert re.search(pattern.replace("{}", kind).replace("NEW", name), text), (out, err)
-    if "--json" in row.line and out:
-        json.loads(out)
+    if "--json" in row.line:
+        _check_document(row, out)
+
+
+ERRORS = (2, 3, 4)
+
+
+def _check_document(row: Row, out: str) -> None:
+    """Check standard output: one document, which meets its schema and has no key that the schema lacks."""
+    command = row.line.split()[0]
+    if command == "schema" and not row.code:
+        return
+    schema = schemas.find_schema("error" if row.code in ERRORS else command)
+    for definition in schema["$defs"].values():
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+    jsonschema.validate(json.loads(out), schema)

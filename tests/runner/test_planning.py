@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from sweep.errors import InputError
 from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning
 from sweep.runner.planning import Plan, histograms
@@ -193,3 +194,17 @@ def test_everything_is_in_the_data() -> None:
     assert data["timing"] == {"epoch_s": 1.0, "trial_s": 2.0, "start_s": 3.0, "source": "made up"}
     assert data["histograms"]["a"]["bins"] == [{"value": 1, "count": 1}, {"value": 2, "count": 1}]
     assert data["expected"]["hours"] > 0
+
+
+def test_mistakes_of_a_file_and_of_its_trainable_are_found_together(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("trainable: nowhere:Thing\nmethod: random\nrun_cap: 2\nepochs: zero\nparameters: {a: {value: 1}}\n")
+    with pytest.raises(InputError) as caught:
+        planning.load_file(file, ["metod=grid"])
+    told = [problem.where for problem in caught.value.problems]
+    assert told[0].endswith("wrong.yaml:4:9")
+    assert [where for where in told if where.startswith("--set metod")]
+    assert told[-1] == f"{file}: trainable"
+    with pytest.raises(InputError) as caught:
+        planning.load_file(file, ["trainable=other:Thing"])
+    assert "other" in caught.value.problems[-1].what

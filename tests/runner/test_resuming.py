@@ -126,7 +126,7 @@ def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Pa
     assert CliRunner().invoke(main, again).stderr == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
     Path("f.yaml").write_text(FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]") + "run_cap: 3\n")
     refused = CliRunner().invoke(main, again)
-    assert refused.exit_code == 2
+    assert refused.exit_code == 4
     assert refused.stderr.startswith("error: f.yaml: parameters.a.values: is [3, 1, 2, 4], but the sweep began with")
 
 

@@ -33,6 +33,7 @@ MODELS: list[tuple[str, str, type[Block]]] = [
     ("stop_when", "", blocks.StopWhen),
     ("checkpoint", "", blocks.Checkpoint),
     ("confirm", "", blocks.Confirm),
+    ("notify", "", blocks.Notify),
     ("population", "", sweep_file.PopulationBlock),
 ]
 

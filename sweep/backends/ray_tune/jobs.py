@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.backends.ray_tune import dashboard
-from sweep.errors import InputError, StoreError, first_line
+from sweep.errors import InputError, RefusedError, StoreError, UnknownNameError, first_line
 
 STOP_S = 300
 """Seconds that a stopped driver has for saving its trials before Ray kills it."""
@@ -66,7 +66,7 @@ class Jobs:
         """Return the latest job of this user's sweep, or of another user's, given as ``user/sweep``.
 
         Raises:
-            InputError: if there is none.
+            UnknownNameError: if there is none.
         """
         all_of_them = self.sweeps()
         address = sweep if "/" in sweep else f"{dashboard.user()}/{sweep}"
@@ -74,7 +74,7 @@ class Jobs:
         if not found:
             names = ", ".join(dict.fromkeys(job.address for job in all_of_them)) or "none"
             what = f"no such sweep of {address.partition('/')[0]} was submitted to {self._address}"
-            raise InputError.one(sweep, what, f"submitted are: {names}")
+            raise UnknownNameError.one(sweep, what, f"submitted are: {names}")
         return found[-1]
 
     def submit(
@@ -90,18 +90,18 @@ class Jobs:
         ``about`` has the keys sweep, results and file.
 
         Raises:
-            InputError: if a job of that sweep is running, or the sweep belongs to another user.
+            RefusedError: if a job of that sweep is running, or the sweep belongs to another user.
         """
         user = about.get("user") or dashboard.user()
         there = self.sweeps()
         earlier = [job for job in there if job.address == f"{user}/{about['sweep']}"]
         if earlier and not earlier[-1].is_over:
             what = f"is being run by job {earlier[-1].id} of {self._address}"
-            raise InputError.one(about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}")
+            raise RefusedError.one(about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}")
         same = [job for job in there if (job.sweep, job.results) == (about["sweep"], about["results"])]
         if theirs := {job.user for job in same} - {user}:
             what = f"{about['results']} has a sweep of that name by {', '.join(sorted(theirs))}"
-            raise InputError.one(about["sweep"], what, "choose another name, or results of your own: --results ...")
+            raise RefusedError.one(about["sweep"], what, "choose another name, or results of your own: --results ...")
         environment: dict[str, Any] = {
             "working_dir": str(package),
             "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S), "SWEEP_USER": user, **env},

@@ -1,0 +1,92 @@
+"""What one can wait for: that a sweep is finished, has a verdict, so many trials, or a score; as a text and as a test.
+
+Knows no clock and no process: whoever waits observes the events and asks again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sweep.analysis.live_status import Best, Standing
+from sweep.analysis.ranking import Ranking, rank
+from sweep.analysis.sweep_rows import read_sweep
+from sweep.errors import InputError
+from sweep.statistics.verdicts import Verdict
+from sweep.store.folder import ResultsFolder
+
+Kind: TypeAlias = Literal["finished", "verdict", "trials", "best"]
+
+EXPECTED = "finished, verdict, trials=20 or best<0.1"
+BROKEN_OFF = ("interrupted", "stopped on request")
+"""Reasons of sessions that ended before the sweep was finished, as their last event says."""
+
+_BOUND = re.compile(r"(?:trials=(?P<trials>\d{1,9})|best(?P<sign>[<>])=?(?P<score>[-+0-9.eE]+))")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition, as it was typed; ``bound`` is a number of trials or a score."""
+
+    text: str
+    kind: Kind
+    bound: float = 0.0
+    below: bool = True  # the score is to be at most ``bound``; otherwise at least
+
+
+def parse_condition(text: str, where: str) -> Condition:
+    """Return the condition that a text describes. Raises `InputError` at ``where``."""
+    compact = "".join(text.split())
+    if compact == "finished":
+        return Condition(text, "finished")
+    if compact == "verdict":
+        return Condition(text, "verdict")
+    found = _BOUND.fullmatch(compact)
+    try:
+        if found is not None and found["trials"]:
+            return Condition(text, "trials", float(found["trials"]))
+        if found is not None:
+            return Condition(text, "best", float(found["score"]), below=found["sign"] == "<")
+    except ValueError:  # no number behind the sign
+        pass
+    raise InputError.one(where, f"{text!r}, expected {EXPECTED}")
+
+
+def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
+    """Return whether a condition holds for the events so far; ``read_ranking`` is only called for a verdict."""
+    match condition.kind:
+        case "finished":
+            return is_finished(standing)
+        case "trials":
+            return standing.finished >= condition.bound
+        case "best":
+            return _is_good_enough(condition, standing.best)
+        case "verdict":
+            return has_verdict(read_ranking())
+
+
+def _is_good_enough(condition: Condition, best: Best | None) -> bool:
+    if best is None:
+        return False
+    return best.value <= condition.bound if condition.below else best.value >= condition.bound
+
+
+def is_finished(standing: Standing) -> bool:
+    """Return whether the last session ended because there was nothing left to do, or because a limit was reached."""
+    return standing.over is not None and not standing.over.startswith(BROKEN_OFF)
+
+
+def has_verdict(ranking: Ranking) -> bool:
+    """Return whether the best configuration is decided: by fresh seeds if there are any, else by the search's."""
+    if ranking.confirmed is not None:
+        return ranking.confirmed.decided or bool(ranking.confirmed.over)
+    if not ranking.best or ranking.best[0].verdict is not Verdict.BEST:
+        return False
+    return not any(row.verdict is Verdict.UNDECIDED and row.more for row in ranking.rows)
+
+
+def read_ranking(folder: ResultsFolder) -> Ranking:
+    """Return the ranking of a sweep as it is now."""
+    return rank([read_sweep(folder)])

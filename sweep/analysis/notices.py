@@ -1,0 +1,133 @@
+"""What is worth telling somebody who does not watch: a sweep has finished or failed, has a new best, and so on.
+
+A pure function of the events, as the live view is; who is told, and how, is in `sweep.runner.notifying`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sweep.analysis.conditions import is_finished
+from sweep.analysis.live_status import Best, Standing, get_error_type
+from sweep.analysis.outline import Outline
+from sweep.events import Event, SessionEnded, Status, TrialEnded
+from sweep.text import counted, score, trials_named
+
+Kind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "worker_lost"]
+
+BUDGET_SHARE = 0.8
+"""Share of a budget at which a notice is due."""
+WORKER_LOST = "worker lost: "
+"""Beginning of the reason of a trial that failed because its workers were lost too often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One thing to tell, as programs get it."""
+
+    version: Literal[1] = 1
+    event: Kind
+    sweep: str
+    text: str  # for people, one line
+    time: float  # seconds since 1970
+    metric: str
+    best: float | None
+    best_trials: tuple[int, ...]
+    ended_trials: int
+
+
+class NoticeWatch:
+    """Observes the events of a sweep, and says what is to be told. Each thing is told once in a session."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._standing = Standing(outline)
+        self._told_best: Best | None = None
+        self._near: set[str] = set()  # budgets that are nearly spent
+        self._failures: set[str] = set()  # types of errors
+        self._has_verdict = False
+        self._judged = 0  # number of ended trials when the verdict was last looked up
+
+    def skip(self, event: Event) -> None:
+        """Observe an event of an earlier session, of which nothing is to be told."""
+        for _ in self._tell_event(event):
+            pass
+        self._told_best = self._standing.best
+        self._judged = self._standing.finished
+        self._near |= dict(self._list_spent(self._standing.last or 0.0)).keys()
+
+    def observe(self, events: Iterable[Event], has_verdict: Callable[[], bool] | None) -> list[Notice]:
+        """Observe events and return what is to be told.
+
+        Of several new best configurations, only the last is. ``has_verdict`` reads the ranking, if somebody asks.
+        """
+        notices: list[Notice] = []
+        for event in events:
+            notices += self._tell_event(event)
+        best = self._standing.best
+        if best is not None and best != self._told_best:
+            value = f"{self._standing.outline.metric} {score(best.value)}"
+            notices.append(self._make("best", f"new best: {value}, {trials_named(best.trials)}"))
+            self._told_best = best
+        for budget, share in self._list_spent(self._standing.last or 0.0):
+            if budget not in self._near:
+                self._near.add(budget)
+                notices.append(self._make("budget", f"{share:.0%} of its budget of {budget} is spent"))
+        if has_verdict is not None and not self._has_verdict and self._standing.finished != self._judged:
+            self._judged = self._standing.finished
+            if has_verdict():
+                self._has_verdict = True
+                notices.append(self._make("verdict", "the best configuration has a verdict"))
+        return notices
+
+    def _tell_event(self, event: Event) -> Iterator[Notice]:
+        ended = self._standing.observe(event)
+        if isinstance(event, SessionEnded):
+            yield self._tell_end(event)
+        if ended is None or not isinstance(event, TrialEnded) or ended.status is not Status.FAILED:
+            return
+        if ended.reason.startswith(WORKER_LOST):
+            yield self._make("worker_lost", f"trial {ended.trial}: {ended.reason}")
+            return
+        kind = get_error_type(ended.reason)
+        if kind not in self._failures:
+            self._failures.add(kind)
+            yield self._make("failed", f"trial {ended.trial} failed: {ended.reason}")
+
+    def _tell_end(self, event: SessionEnded) -> Notice:
+        standing = self._standing
+        completed = standing.ended[Status.COMPLETED]
+        ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"
+        if not completed:
+            return self._make("failed", f"has ended without a completed trial ({event.reason})")
+        kind: Kind = "finished" if is_finished(standing) else "failed"
+        return self._make(kind, f"{event.reason}: {ended}")
+
+    def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
+        """Yield the budgets of which `BUDGET_SHARE` is spent, with the share."""
+        standing, limits = self._standing, self._standing.outline.limits
+        budgets = (
+            ("trials", standing.finished, standing.total),
+            ("epochs", standing.epochs, limits.epochs),
+            ("hours", standing.active_s(now) / 3600, limits.hours),
+            ("GPU hours", standing.gpu_hours, limits.gpu_hours),
+            ("money", standing.cost, limits.money),
+        )
+        for name, spent, limit in budgets:
+            if limit and spent >= BUDGET_SHARE * limit:
+                yield name, spent / limit
+
+    def _make(self, kind: Kind, text: str) -> Notice:
+        standing = self._standing
+        best = standing.best
+        return Notice(
+            event=kind,
+            sweep=standing.outline.name,
+            text=f"{standing.outline.name}: {text}",
+            time=standing.last or 0.0,
+            metric=standing.outline.metric,
+            best=None if best is None else best.value,
+            best_trials=() if best is None else best.trials,
+            ended_trials=standing.finished,
+        )

@@ -1,0 +1,94 @@
+"""``wait``: wait until a sweep is finished, has a verdict, so many trials, or a score."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli import options
+from sweep.text import duration, printable
+
+if TYPE_CHECKING:
+    from sweep.analysis.conditions import Condition
+    from sweep.errors import Problem
+    from sweep.runner.resuming import ResumableSweep
+    from sweep.runner.waiting import Waited
+
+TIMED_OUT = 124  # as `timeout` exits
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option(
+    "--until",
+    default="finished",
+    show_default=True,
+    metavar="finished|verdict|trials=N|best<X",
+    help="What to wait for; best>X where the metric is maximized.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Wait at most so many seconds.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between looks at the log.",
+)
+@options.as_json
+def wait(sweep: str, results: Path, until: str, timeout: float | None, interval: float, as_json: bool) -> None:
+    """Wait for a sweep; exit code 1 if it ends otherwise, 124 after --timeout.
+
+    It only reads the log, and works for a sweep on any machine that shares the results folder.
+    """
+    from sweep.analysis import conditions
+    from sweep.runner import resuming, waiting
+
+    condition = conditions.parse_condition(until, "--until")
+    reopened = resuming.reopen(results, sweep)
+    waited = waiting.wait_until(reopened, condition, timeout_s=timeout, interval_s=interval)
+    problem, code = _find_problem(reopened, condition, waited)
+    if as_json:
+        _print_document(reopened, condition, waited, problem, code)
+    elif problem is None:
+        click.echo(f"{reopened.folder.name}: {until} after {duration(waited.waited_s)}")
+    if problem is not None:
+        click.echo(f"error: {printable(str(problem))}", err=True)
+    sys.exit(code)
+
+
+def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -> tuple[Problem | None, int]:
+    """Return why the condition was not reached, or None, and the exit code."""
+    from sweep.errors import Problem
+
+    name = sweep.folder.name
+    if waited.reached:
+        return None, 0
+    if waited.running:
+        what = f"not {condition.text} after {duration(waited.waited_s)}"
+        return Problem(name, what, f"see python -m sweep status {sweep.folder.address}"), TIMED_OUT
+    what = f"is not running, and not {condition.text}"
+    return Problem(name, what, f"go on with: {sweep.folder.to_resume}"), 1
+
+
+def _print_document(
+    sweep: ResumableSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
+) -> None:
+    from sweep.analysis.verdict import summarize_sweep
+    from sweep.documents import mistakes, shapes
+    from sweep.render import document
+
+    found = shapes.extend(
+        shapes.WaitDocument,
+        summarize_sweep(sweep.folder),
+        until=condition.text,
+        reached=waited.reached,
+        waited_s=waited.waited_s,
+        exit_code=code,
+        error=mistakes.describe_problems([] if problem is None else [problem]),
+    )
+    click.echo(document(found))

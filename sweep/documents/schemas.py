@@ -1,0 +1,156 @@
+"""JSON Schemas (draft 2020-12) of what the commands print with ``--json``, made from the types of the documents."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from sweep import spec
+from sweep.analysis.verdict import SweepSummary
+from sweep.backends.ray_tune.jobs import SweepJob
+from sweep.doctor.findings import Finding
+from sweep.documents import shapes
+from sweep.documents.mistakes import ErrorDocument
+from sweep.errors import UnknownNameError
+from sweep.events import Event, Facts, Inputs, Record
+from sweep.text import did_you_mean
+
+Json: TypeAlias = dict[str, Any]
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+NUMBER: Json = {
+    "description": "A number; what is not finite is a text.",
+    "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
+}
+PLAIN: Mapping[Any, Json] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    str: {"type": "string"},
+    Path: {"type": "string"},
+    type(None): {"type": "null"},
+    Any: {},
+}
+
+SESSION = shapes.SessionDocument
+SHAPES: Mapping[str, Any] = {
+    "best": shapes.BestDocument,
+    "compare": shapes.ComparisonDocument,
+    "confirm": SESSION,
+    "dashboard": shapes.DashboardDocument,
+    "doctor": tuple[Finding, ...],
+    "error": ErrorDocument,
+    "event": Event,
+    "examples": tuple[shapes.ShippedExample, ...],
+    "export": shapes.ExportDocument,
+    "init": shapes.FilesWritten,
+    "kube": shapes.KubernetesList,
+    "list": tuple[SweepSummary | SweepJob, ...],
+    "logs": shapes.LogsDocument,
+    "plan": shapes.PlanDocument,
+    "repair": shapes.RepairDocument,
+    "replay": shapes.ReplayDocument,
+    "report": shapes.ReportDocument,
+    "resume": SESSION | shapes.DetachedDocument | shapes.SubmittedDocument,
+    "retrain": SESSION,
+    "run": SESSION | shapes.DetachedDocument,
+    "slurm": shapes.SlurmDocument,
+    "status": shapes.StatusDocument,
+    "stop": shapes.StoppedDocument,
+    "submit": shapes.SubmittedDocument,
+    "wait": shapes.WaitDocument,
+}
+"""The type of what each command prints; ``error`` is what all of them print if they fail, ``event`` a line of a log."""
+
+NAMES = ("file", *SHAPES)
+"""What a schema can be asked for: the sweep file, and the names in `SHAPES`."""
+
+
+def find_schema(name: str) -> Json:
+    """Return the schema of this name. Raises `UnknownNameError`."""
+    if name == "file":
+        return spec.json_schema()
+    if name not in SHAPES:
+        hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
+        raise UnknownNameError.one(name, "no schema has this name", hint)
+    return make_schema(f"sweep {name} --json" if name not in ("error", "event") else f"sweep {name}", SHAPES[name])
+
+
+def make_schema(title: str, kind: Any) -> Json:
+    """Return the schema of a type, with the classes that it is made of under ``$defs``."""
+    definitions: dict[str, Json] = {}
+    schema = _describe(kind, definitions)
+    return {"$schema": DRAFT, "title": title, **schema, "$defs": dict(sorted(definitions.items()))}
+
+
+def _describe(kind: Any, definitions: dict[str, Json]) -> Json:
+    """Return the schema of a type; add those of classes to the definitions."""
+    if kind is float:
+        definitions["number"] = NUMBER
+        return {"$ref": "#/$defs/number"}
+    if kind in PLAIN:
+        return PLAIN[kind]
+    if isinstance(kind, typing.ForwardRef):  # `Value` within itself
+        return {}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if _is_record(kind):
+        if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}  # so that a class may contain itself
+            definitions[kind.__name__] = _describe_record(kind, definitions)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    return _describe_generic(kind, definitions)
+
+
+def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"enum": list(parts)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_describe(part, definitions) for part in parts]}
+    if origin is tuple and parts[-1] is not Ellipsis:
+        items = [_describe(part, definitions) for part in parts]
+        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _describe(parts[1], definitions)}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return {"type": "array", "items": _describe(parts[0], definitions)}
+    raise TypeError(f"{kind} has no schema")
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct))
+
+
+def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
+    """Return the schema of a class whose fields are the keys of an object. Further keys may be added later."""
+    hints = get_type_hints(kind)
+    properties: dict[str, Json] = {}
+    required = []
+    if issubclass(kind, Record):
+        properties["event"] = {"const": kind.__struct_config__.tag}
+        required.append("event")
+    leaves_out_defaults = issubclass(kind, Record | Facts | Inputs)  # a line of a log; documents have all their keys
+    for key, name, has_default in _list_keys(kind):
+        properties[key] = _describe(hints[name], definitions)
+        if not (leaves_out_defaults and has_default):
+            required.append(key)
+    about = (kind.__doc__ or "").splitlines()[0]
+    return {"type": "object", "description": about, "properties": properties, "required": required}
+
+
+def _list_keys(kind: Any) -> list[tuple[str, str, bool]]:
+    """Return the key, the name and whether there is a default, for each field of a class."""
+    if issubclass(kind, msgspec.Struct):
+        found = []
+        for field in msgspec.structs.fields(kind):
+            has_default = field.default is not msgspec.NODEFAULT or field.default_factory is not msgspec.NODEFAULT
+            found.append((field.encode_name, field.name, has_default))
+        return found
+    return [(field.name, field.name, field.default is not dataclasses.MISSING) for field in dataclasses.fields(kind)]

@@ -1,0 +1,49 @@
+"""The documents of commands that train."""
+
+from __future__ import annotations
+
+from sweep import analysis, interruption
+from sweep.analysis import Sweep, ranking, verdict
+from sweep.documents.mistakes import describe_problems
+from sweep.documents.shapes import SessionDocument
+from sweep.errors import Problem
+from sweep.runner import Outcome
+
+
+def describe_outcome(outcome: Outcome, sweep: Sweep) -> SessionDocument:
+    """Return the document of a session that has ended; ``sweep`` is its sweep as it is now."""
+    folder = outcome.folder
+    ranked = ranking.rank([sweep])
+    objectives = sweep.objectives
+    return SessionDocument(
+        sweep=folder.name,
+        results=folder.place,
+        completed=outcome.completed,
+        stopped=outcome.stopped,
+        interrupted=outcome.interrupted,
+        answer=verdict.summarize_ranking(ranked) if ranked.best else "",
+        metric=objectives[0][0] if objectives else None,
+        best=ranked.best,
+        to_resume=folder.to_resume,
+        exit_code=_find_exit_code(outcome),
+        error=describe_problems(_list_problems(outcome, sweep)),
+    )
+
+
+def _find_exit_code(outcome: Outcome) -> int:
+    if outcome.interrupted:
+        return interruption.CODE
+    return 0 if outcome.completed else 1
+
+
+def _list_problems(outcome: Outcome, sweep: Sweep) -> list[Problem]:
+    folder = outcome.folder
+    problems = []
+    if outcome.fault:
+        problems.append(Problem(folder.name, outcome.fault))
+    if outcome.interrupted:
+        problems.append(Problem(folder.name, "interrupted", f"go on with: {folder.to_resume}"))
+    elif not outcome.completed:
+        what = f"no trial completed{analysis.first_failure(sweep)}"
+        problems.append(Problem(folder.name, what, f"see the error column and {folder.debug_log}"))
+    return problems

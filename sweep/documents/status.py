@@ -1,0 +1,22 @@
+"""The document of a sweep's state."""
+
+from __future__ import annotations
+
+from sweep.analysis import read_sweep, rung_ranks
+from sweep.analysis.verdict import summarize_sweep
+from sweep.documents.shapes import StatusDocument, extend
+from sweep.runner.resuming import ResumableSweep
+
+
+def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> StatusDocument:
+    """Return the state of a sweep, with all its trials if asked for."""
+    folder, spec = sweep.folder, sweep.spec
+    summary = summarize_sweep(folder)
+    is_damaged = summary.state == "damaged"
+    total = None
+    if spec.all_trials is not None:
+        total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
+    written = folder.log.stat().st_mtime if folder.log.exists() else None
+    rungs = () if is_damaged else rung_ranks.measure_folder(folder)
+    each = read_sweep(folder).trials if with_trials and not is_damaged else None
+    return extend(StatusDocument, summary, total=total, written=written, rungs=tuple(rungs), each=each)

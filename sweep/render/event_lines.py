@@ -1,0 +1,54 @@
+"""The events of a session as lines of JSON, for a program that reads them while the sweep runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import IO
+
+from sweep.analysis import Outline
+from sweep.analysis.live_status import Standing
+from sweep.events import Event, encode
+from sweep.store.closing import Closing
+
+
+class EventLines(Closing):
+    """A view that writes each event as the log has it, and messages to standard error.
+
+    Events of earlier sessions are not written. If the reader has gone, the sweep continues.
+    """
+
+    def __init__(self, outline: Outline, file: IO[str] | None = None, messages: IO[str] | None = None) -> None:
+        self.standing = Standing(outline)
+        self._file: IO[str] | None = file or sys.stdout
+        self._messages = messages
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Process the events of earlier sessions; no trial counts as running afterwards."""
+        for event in events:
+            self.standing.observe(event)
+        self.standing.running.clear()
+
+    def on(self, event: Event) -> None:
+        """Write an event."""
+        self.standing.observe(event)
+        self._file = _write_line(self._file, encode(event).decode("ascii"))
+
+    def say(self, text: str) -> None:
+        """Write a message for people."""
+        self._messages = _write_line(self._messages, f"{text}\n")
+
+    def close(self) -> None:
+        """Do nothing: each line was flushed."""
+
+
+def _write_line(file: IO[str] | None, line: str) -> IO[str] | None:
+    """Write and flush a line; return the file, or None if it can no longer be written."""
+    if file is None:
+        return None
+    try:
+        file.write(line)
+        file.flush()
+    except OSError:
+        return None
+    return file

@@ -1,0 +1,79 @@
+"""Starts a command that trains in the background: as a process of its own session, which outlives the terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.errors import InputError, Problem
+from sweep.store.disk import process, storing
+from sweep.store.folder import ResultsFolder
+
+LOOK_S = 0.1
+
+
+class NotStarted(InputError):
+    """The process ended before the sweep had begun, with these mistakes and this exit code."""
+
+    def __init__(self, output: str, exit_code: int) -> None:
+        lines = [line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")]
+        lines = lines or output.strip().splitlines()[-1:] or [f"the driver ended with exit code {exit_code}"]
+        super().__init__(Problem("", line) for line in lines)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A driver in the background, and the file with what it prints."""
+
+    process: int
+    output: Path
+
+
+def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
+    """Run ``python -m sweep`` with these arguments in the background; return when its session has begun.
+
+    A process that ends before that raises `NotStarted`, with what it said. If this function is interrupted, the process
+    is ended.
+    """
+    earlier_bytes = _find_size(folder.log)
+    output = folder.path.parent / f".{folder.name}.{process()}.driver.log"
+    with storing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        stream = output.open("wb")
+    with stream:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "sweep", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    try:
+        while _find_size(folder.log) <= earlier_bytes:
+            code = driver.poll()
+            if code is not None and _find_size(folder.log) <= earlier_bytes:
+                raise NotStarted(output.read_text(encoding="utf-8", errors="replace"), code if code > 0 else 2)
+            time.sleep(LOOK_S)
+    except BaseException:
+        if driver.poll() is None:
+            driver.terminate()
+            driver.wait()
+        output.unlink(missing_ok=True)
+        raise
+    kept = folder.path / "driver.log"
+    output.rename(kept)  # the process goes on writing into it
+    driver.returncode = 0  # it is meant to outlive this process, which must not wait for it or warn about it
+    return Detached(driver.pid, kept)
+
+
+def _find_size(path: Path) -> int:
+    """Return the size of a file in bytes; 0 if it does not exist."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,241 @@
+"""Tells the receivers of `notify` what happens in a sweep, from threads of its own that read the log.
+
+Nothing here can delay a trial: each receiver has a queue of limited length, each attempt a time limit, and what cannot
+be sent is written to the debug log and given up. Secrets come from the environment and are never written anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import smtplib
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from email.message import EmailMessage
+from functools import partial
+from typing import Any, TypeAlias
+
+from sweep.analysis import Outline, conditions
+from sweep.analysis.notices import Notice, NoticeWatch
+from sweep.errors import Problem, refuse
+from sweep.events import Event, convert_to_json_types
+from sweep.spec import Spec
+from sweep.spec.blocks import Notify
+from sweep.store import log
+from sweep.store.folder import ResultsFolder
+from sweep.store.follower import Follower
+from sweep.text import printable, shortened
+
+Send: TypeAlias = Callable[[Notice], None]
+
+PERIOD_S = 2.0  # between looks at the log
+TIMEOUT_S = 10.0  # of an attempt
+PAUSES_S = (1.0, 5.0)  # before the second and the third attempt
+MOST_WAITING = 100  # notices in the queue of a receiver; more are dropped
+CLOSING_S = 30.0  # for what is still in the queues when the sweep has ended
+_SMTP_OVER_TLS = 465
+
+
+def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise InputError for environment variables that `notify` names and that are not set."""
+    problems = []
+    for index, receiver in enumerate(spec.notify):
+        for key, variable in receiver.variables.items():
+            if not environment.get(variable):
+                what = f"the environment variable {variable} is not set"
+                problems.append(Problem(f"notify.{index}.{key}", what, f"export {variable}=..."))
+    refuse(problems)
+
+
+def list_notifiers(spec: Spec) -> list[Callable[[ResultsFolder], Notifier]]:
+    """Return what makes the notifier of a sweep; empty if it tells nobody."""
+    return [partial(Notifier, spec)] if spec.notify else []
+
+
+class Notifier(Follower):
+    """A thread that reads the log, and one for each receiver that tells it what is new. Used as a follower."""
+
+    def __init__(self, spec: Spec, folder: ResultsFolder) -> None:
+        self._folder = folder
+        self._watch = NoticeWatch(Outline.of(spec))
+        self._offset = 0
+        self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
+        self._receivers = [Receiver(receiver) for receiver in spec.notify]
+        self._asks_for_verdict = any("verdict" in receiver.kinds for receiver in spec.notify)
+        super().__init__("notices", PERIOD_S)
+
+    def update(self) -> None:
+        """Read what is new in the log, and hand notices to the receivers."""
+        if not self._folder.log.exists():
+            return
+        new: list[Event] = []
+        for event, end in log.read_with_ends(self._folder.log, self._offset):
+            self._offset = end
+            if end <= self._skip_bytes:
+                self._watch.skip(event)
+            else:
+                new.append(event)
+        for notice in self._watch.observe(new, self._has_verdict if self._asks_for_verdict else None):
+            for receiver in self._receivers:
+                receiver.put(notice)
+
+    def _has_verdict(self) -> bool:
+        return conditions.has_verdict(conditions.read_ranking(self._folder))
+
+    def drop(self) -> None:
+        """Keep what is known: a notice is not told twice."""
+
+    def close(self) -> None:
+        """Tell what is left, for a limited time. Errors are logged: the sweep has ended well without its notices."""
+        try:
+            super().close()
+        except Exception:
+            logging.getLogger(__name__).exception("the last notices could not be made")
+        deadline = time.monotonic() + CLOSING_S
+        for receiver in self._receivers:
+            receiver.close(max(deadline - time.monotonic(), 0.0))
+
+
+class Receiver:
+    """A queue and a thread that sends the notices that one receiver asked for, in their order."""
+
+    def __init__(self, asked: Notify) -> None:
+        self._kinds = asked.kinds
+        self._send = make_sender(asked)
+        self._name = describe_receiver(asked)
+        self._queue: queue.Queue[Notice | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, name=f"sweep notify {self._name}", daemon=True)
+        self._thread.start()
+
+    def put(self, notice: Notice) -> None:
+        """Have a notice sent, if it is of a kind that was asked for; never waits."""
+        if notice.event not in self._kinds:
+            return
+        try:
+            self._queue.put_nowait(notice)
+        except queue.Full:
+            _log(f"{self._name}: too many notices wait, dropped: {notice.text}")
+
+    def close(self, timeout_s: float) -> None:
+        """Wait until what is in the queue was sent, or until the time is over."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _work(self) -> None:
+        while (notice := self._queue.get()) is not None:
+            for pause_s in (*PAUSES_S, None):
+                try:
+                    self._send(notice)
+                    break
+                except Exception as error:  # whatever a server answers: the sweep goes on
+                    _log(f"{self._name}: not sent, {_describe_failure(error)}: {notice.text}")
+                if pause_s is not None:
+                    time.sleep(pause_s)
+
+
+def describe_receiver(asked: Notify) -> str:
+    """Return the kind of a receiver, without what may be secret."""
+    if asked.command is not None:
+        return f"command {asked.command[0]}"
+    if asked.webhook is not None:
+        return "webhook"
+    return "slack" if asked.slack is not None else "mail"
+
+
+def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> Send:
+    """Return the function that sends a notice to a receiver, and raises any error if it was not sent."""
+    if asked.command is not None:
+        return partial(_run_command, asked.command)
+    if asked.webhook is not None:
+        headers = {}
+        if asked.token is not None:
+            headers["Authorization"] = f"Bearer {environment.get(asked.token, '')}"
+        return partial(_post_notice, asked.webhook, headers)
+    if asked.slack is not None:
+        return partial(_post_to_slack, environment.get(asked.slack, ""))
+    return partial(_send_mail, asked, environment.get(asked.password or "", ""))
+
+
+def _log(text: str) -> None:
+    logging.getLogger(__name__).warning("notify: %s", printable(text))
+
+
+def _describe_failure(error: Exception) -> str:
+    """Describe an error by its type and code: its message may have an address with a secret in it."""
+    kind = type(error).__name__
+    if isinstance(error, urllib.error.HTTPError):
+        return f"{kind} {error.code}"
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"{kind} {error.smtp_code}"
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{kind}, exit code {error.returncode}"
+    return kind
+
+
+def _encode_notice(notice: Notice) -> bytes:
+    values: dict[str, Any] = {**asdict(notice), "best_trials": list(notice.best_trials)}
+    return json.dumps(convert_to_json_types(values)).encode("ascii")
+
+
+def _run_command(command: Sequence[str], notice: Notice) -> None:
+    subprocess.run(
+        list(command),
+        input=_encode_notice(notice),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, which would carry a token to another server."""
+
+    def redirect_request(self, *args: Any, **given: Any) -> None:
+        return None
+
+
+def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
+    request = urllib.request.Request(url, content, {"Content-Type": "application/json", **headers}, method="POST")
+    with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
+        answer.read(1)
+
+
+def _post_notice(url: str, headers: Mapping[str, str], notice: Notice) -> None:
+    _post(url, _encode_notice(notice), headers)
+
+
+def _post_to_slack(url: str, notice: Notice) -> None:
+    text = printable(notice.text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    _post(url, json.dumps({"text": text}).encode("ascii"), {})
+
+
+def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
+    """Send a mail, encrypted if the server can. A password is only sent encrypted."""
+    host, _, port = (asked.server or "").rpartition(":")
+    message = EmailMessage()
+    message["To"] = asked.mail
+    message["From"] = asked.sender or asked.mail
+    message["Subject"] = shortened(printable(notice.text), 120)
+    message.set_content(f"{printable(notice.text)}\n\n{_encode_notice(notice).decode('ascii')}\n")
+    kind = smtplib.SMTP_SSL if int(port) == _SMTP_OVER_TLS else smtplib.SMTP
+    with kind(host, int(port), timeout=TIMEOUT_S) as server:
+        server.ehlo()
+        if kind is smtplib.SMTP and server.has_extn("starttls"):
+            server.starttls()
+            server.ehlo()
+        elif kind is smtplib.SMTP and asked.user is not None:
+            raise smtplib.SMTPNotSupportedError("no encryption")
+        if asked.user is not None:
+            server.login(asked.user, password)
+        server.send_message(message)

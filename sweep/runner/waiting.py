@@ -1,0 +1,78 @@
+"""Waits for a sweep that another process runs, from its log alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sweep.analysis import Outline, conditions
+from sweep.analysis.conditions import Condition
+from sweep.analysis.live_status import LogReader, Standing
+from sweep.analysis.ranking import Ranking
+from sweep.runner.resuming import ResumableSweep
+from sweep.store.ledger import naming
+
+SETTLE_LOOKS = 2  # looks without a driver after which it has ended: the confirmation is a session of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How the waiting has ended: the condition holds, the sweep ended without it, or the time is over."""
+
+    reached: bool
+    running: bool
+    waited_s: float
+
+
+def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float | None, interval_s: float) -> Waited:
+    """Wait until the condition holds, the sweep is no longer run, or the time is over.
+
+    Raises `StoreError` if the log is damaged.
+    """
+    watch = _Watch(sweep)
+    began = time.monotonic()
+    looks_without_driver = 0
+    while True:
+        running = sweep.folder.is_running()  # before reading the log, so that the last events are not missed
+        watch.read_on()
+        looks_without_driver = 0 if running else looks_without_driver + 1
+        ended = looks_without_driver >= SETTLE_LOOKS
+        waited_s = time.monotonic() - began
+        is_due = ended or condition.kind != "finished"  # another session may follow the end of one
+        if is_due and watch.holds(condition):
+            return Waited(True, running, waited_s)
+        if ended or (timeout_s is not None and waited_s >= timeout_s):
+            return Waited(False, running, waited_s)
+        pause_s = interval_s if timeout_s is None else min(interval_s, max(timeout_s - waited_s, 0.0))
+        time.sleep(pause_s)
+
+
+class _Watch:
+    """The state of a sweep, kept up to date with its log."""
+
+    def __init__(self, sweep: ResumableSweep) -> None:
+        self._folder = sweep.folder
+        self._outline = Outline.of(sweep.spec)
+        self._reader = LogReader(sweep.folder)
+        self._standing = Standing(self._outline)
+        self._judged: tuple[int, bool] | None = None  # number of ended trials, and whether they gave a verdict
+
+    def read_on(self) -> None:
+        with naming(self._folder.log):
+            while (events := self._reader.more()) != []:
+                if events is None:  # the log was replaced
+                    self._standing = Standing(self._outline)
+                    continue
+                for event in events:
+                    self._standing.observe(event)
+
+    def holds(self, condition: Condition) -> bool:
+        if condition.kind != "verdict":
+            return conditions.is_met(condition, self._standing, self._read_ranking)
+        ended = self._standing.finished
+        if self._judged is None or self._judged[0] != ended:  # a ranking takes a while; only ended trials change it
+            self._judged = ended, conditions.is_met(condition, self._standing, self._read_ranking)
+        return self._judged[1]
+
+    def _read_ranking(self) -> Ranking:
+        return conditions.read_ranking(self._folder)

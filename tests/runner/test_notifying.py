@@ -1,0 +1,237 @@
+"""Notices reach real servers: a webhook, Slack's form, mail and a command; retried, bounded, without secrets."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sweep.analysis.notices import Notice
+from sweep.cli import main
+from sweep.errors import InputError
+from sweep.runner import notifying
+from sweep.runner.notifying import Receiver, make_sender
+from sweep.spec import parse_spec
+from sweep.spec.blocks import Notify
+
+KILLS = Path(__file__).parents[1] / "kills"
+FILE = """
+trainable: walk:Walk
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
+epochs: 2
+"""
+NOTICE = Notice(
+    event="finished",
+    sweep="s",
+    text="s: a < b & \x1bc",
+    time=1.0,
+    metric="loss",
+    best=float("nan"),
+    best_trials=(3,),
+    ended_trials=4,
+)
+SECRET = "hunter2"
+
+
+class Hook(HTTPServer):
+    """A webhook that answers with these codes, one after another, then with 200."""
+
+    def __init__(self, codes: tuple[int, ...] = ()) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.codes = list(codes)
+        self.got: list[tuple[dict[str, str], Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/hook"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Hook
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.got.append((dict(self.headers), json.loads(content)))
+        self.send_response(self.server.codes.pop(0) if self.server.codes else 200)
+        self.send_header("Location", self.server.url)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(server: socketserver.BaseServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifying, "PAUSES_S", (0.01, 0.01))
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def test_a_webhook_gets_json_and_the_token() -> None:
+    hook = Hook()
+    with serving(hook):
+        make_sender(Notify(webhook=hook.url, token="TOKEN"), {"TOKEN": SECRET})(NOTICE)
+    ((headers, content),) = hook.got
+    assert headers["Authorization"] == f"Bearer {SECRET}"
+    assert (content["version"], content["event"], content["best"], content["best_trials"]) == (
+        1,
+        "finished",
+        "nan",
+        [3],
+    )
+
+
+def test_slack_gets_a_text_that_it_does_not_take_for_markup() -> None:
+    hook = Hook()
+    with serving(hook):
+        make_sender(Notify(slack="HOOK"), {"HOOK": hook.url})(NOTICE)
+    assert hook.got[0][1] == {"text": "s: a &lt; b &amp; \\x1bc"}
+
+
+def test_a_token_is_not_carried_elsewhere_by_a_redirect() -> None:
+    hook = Hook((307, 307))
+    with serving(hook), pytest.raises(Exception, match="307"):
+        make_sender(Notify(webhook=hook.url, token="TOKEN"), {"TOKEN": SECRET})(NOTICE)
+    assert len(hook.got) == 1
+
+
+def test_a_command_reads_the_notice(tmp_path: Path) -> None:
+    program = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.stdin.read())"
+    make_sender(Notify(command=(sys.executable, "-c", program, str(tmp_path / "got.json"))))(NOTICE)
+    assert json.loads((tmp_path / "got.json").read_text())["text"] == NOTICE.text
+
+
+class _Mailbox(socketserver.StreamRequestHandler):
+    """As much of SMTP as one mail takes."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        for line in self.rfile:
+            word = line[:4].upper()
+            if word == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                lines = list(iter(self.rfile.readline, b".\r\n"))
+                self.server.mails.append(b"".join(lines).decode())  # type: ignore[attr-defined]
+            self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+            if word == b"QUIT":
+                return
+
+
+def test_mail_reaches_a_server() -> None:
+    server = socketserver.TCPServer(("127.0.0.1", 0), _Mailbox)
+    server.mails = []  # type: ignore[attr-defined]
+    asked = Notify(mail="ann@example.org", server=f"127.0.0.1:{server.server_address[1]}", sender="sweep@example.org")
+    with serving(server):
+        make_sender(asked)(NOTICE)
+        with pytest.raises(Exception, match="no encryption"):  # a password is not sent in plain text
+            make_sender(asked.model_copy(update={"user": "ann", "password": "P"}), {"P": SECRET})(NOTICE)
+    (mail,) = server.mails  # type: ignore[attr-defined]
+    assert "To: ann@example.org" in mail
+    assert "Subject: s: a < b & \\x1bc" in mail
+
+
+def test_it_is_tried_again_and_the_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    hook = Hook((500, 403))
+    with serving(hook):
+        receiver = Receiver(Notify(webhook=f"{hook.url}?key={SECRET}"))
+        receiver.put(NOTICE)
+        receiver.close(10.0)
+    assert len(hook.got) == 3
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split(":")[2].split(",")[1] for text in told] == [" HTTPError 500", " HTTPError 403"]
+    assert SECRET not in caplog.text
+
+
+def test_a_receiver_that_hangs_delays_nothing(caplog: pytest.LogCaptureFixture, monkeypatch) -> None:
+    monkeypatch.setattr(notifying, "MOST_WAITING", 2)
+    let_go = threading.Event()
+    monkeypatch.setattr(notifying, "make_sender", lambda asked: lambda notice: let_go.wait(60.0))
+    receiver = Receiver(Notify(slack="HOOK"))
+    began = time.monotonic()
+    for _ in range(9):
+        receiver.put(NOTICE)
+    receiver.close(0.1)
+    assert time.monotonic() - began < 30.0
+    assert "too many notices wait, dropped" in caplog.text
+    let_go.set()
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{}", "none of them, expected one of command, webhook, slack and mail"),
+        ("{slack: A, mail: b}", "slack and mail, expected one of"),
+        ("{slack: 'https://hooks.slack.com/x'}", "expected the name of an environment variable"),
+        ("{webhook: 'https://ann:pw@host/'}", "expected a URL such as"),
+        ("{webhook: 'https://host/', user: ann}", "user: means nothing without mail"),
+        ("{mail: a@b, server: here}", "expected host:port"),
+        ("{mail: a@b}", "has no server"),
+        ("{mail: a@b, server: 'h:25', user: ann}", "has no password"),
+        ("{command: [true], on: [end]}", "expected one of finished, failed, best"),
+    ],
+)
+def test_mistakes_in_the_file(entry: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        parse_spec(f"{FILE}notify: [{entry}]\n", "f.yaml")
+
+
+def test_a_variable_that_is_not_set() -> None:
+    spec = parse_spec(f"{FILE}notify: [{{slack: NO_SUCH}}]\n", "f.yaml")
+    with pytest.raises(InputError, match=r"notify.0.slack: the environment variable NO_SUCH is not set"):
+        notifying.check_variables(spec, {})
+    assert spec.to_json_dict()["notify"] == [{"slack": "NO_SUCH"}]
+    assert "notify" not in parse_spec(FILE, "f.yaml").to_json_dict()
+
+
+def test_a_sweep_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
+    hook = Hook()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", SECRET)
+    entry = f"{{webhook: '{hook.url}', token: TOKEN, on: [best, budget, finished]}}"
+    (tmp_path / "told.yaml").write_text(f"{FILE}notify: [{entry}]\n")
+    with serving(hook):
+        ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline"])
+        assert ran.exit_code == 0
+        assert {content["event"] for _, content in hook.got} == {"best", "budget", "finished"}
+        assert hook.got[-1][1]["ended_trials"] == 2
+        hook.got.clear()
+        more = ["resume", "told", "--inline", "--set", f'notify=[{{"webhook": "{hook.url}", "on": ["finished"]}}]']
+        assert CliRunner().invoke(main, more).exit_code == 0
+        assert [content["event"] for _, content in hook.got] == ["finished"]
+    found = [
+        path for path in (tmp_path / "results").rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()
+    ]
+    assert found == []
+    assert SECRET not in ran.output
+
+
+def test_a_server_that_is_gone_fails_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
+    (tmp_path / "told.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--notify", "http://127.0.0.1:1/x"])
+    assert ran.exit_code == 0, ran.output
