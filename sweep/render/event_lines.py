@@ -38,6 +38,10 @@ class EventLines(Closing):
         """Write a message for people."""
         self._messages = _write_line(self._messages, f"{text}\n")
 
+    def step(self, text: str) -> None:
+        """Write what the session does now, for people."""
+        self.say(text)
+
     def close(self) -> None:
         """Do nothing: each line was flushed."""
 

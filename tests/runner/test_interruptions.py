@@ -54,7 +54,7 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/loading.py:load_spec_with_text",
+    "reading the file": "runner/planning.py:load_file",
     "checking": "runner/planning.py:check_trainable",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
@@ -78,7 +78,7 @@ BEGUN = {  # the sweep goes on with resume
     "between trials": "runner/coordinator.py:Coordinator.next 2",
     "rendering": "cli/running.py:conclude",
     "the last table": "render/tables.py:print_table",
-    "the last lines": "analysis/verdict.py:sentence",
+    "the last lines": "analysis/verdict.py:summarize_ranking",
 }
 DONE = {  # nothing is left to stop: the first signal changes nothing
     "the last epoch": "walk.py:Walk.epoch 12",
@@ -112,6 +112,14 @@ ON_RAY = {
 ALWAYS = {("Ray has started", "term"), ("the first result", "first"), ("Ray is about to start", "second")}
 
 Run = Callable[..., tuple[int, str]]
+
+
+@pytest.mark.parametrize("point", sorted({*POINTS.values(), *LEFT.values(), *ON_RAY.values()}))
+def test_each_point_is_in_the_source(point: str) -> None:
+    file, _, where = point.partition(":")
+    if file != "walk.py":
+        (path,) = Path(sweep.__file__).parent.rglob(file)
+        assert f"def {where.split()[0].rpartition('.')[2]}(" in path.read_text()
 
 
 @pytest.fixture(scope="module")
