@@ -16,6 +16,7 @@ from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
 from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
 from sweep.errors import StoreError
 from sweep.events import Role, Status
+from sweep.space.early_terminate import RULES
 from sweep.space.objectives import objective
 from sweep.statistics.power import LEAST
 from sweep.statistics.verdicts import TOO_FEW, Verdict
@@ -438,10 +439,22 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     )
 
 
+def _may_pause(sweep: Sweep) -> bool:
+    """Return whether trials of a sweep may pause: by its stopping rule, or in a population."""
+    if "population" in sweep.info.spec:
+        return True
+    match sweep.info.spec.get("early_terminate"):
+        case None:
+            return False
+        case {"type": str(kind)} if kind in RULES:
+            return RULES[kind].pauses
+    return True  # a rule of the user's own
+
+
 def _count_paused_trials(sweep: Sweep) -> int:
     """Return the number of paused trials. The tables only say that they are interrupted; the log knows why."""
-    if all(trial.status is not Status.INTERRUPTED for trial in sweep.trials):
-        return 0
+    if not _may_pause(sweep) or all(trial.status is not Status.INTERRUPTED for trial in sweep.trials):
+        return 0  # without reading the log
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(sweep.folder.log):
         pass
