@@ -51,7 +51,6 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep import analysis
     from sweep.analysis import ranking, report_data, rung_ranks, search_efficiency, verdict
-    from sweep.documents import shapes
     from sweep.render import console, document
     from sweep.render.tables import (
         answered,
@@ -90,6 +89,8 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         if efficiency is not None:
             efficiencies.append(efficiency)
     if as_json:
+        from sweep.documents import shapes  # it imports libraries that take longer than the comparison
+
         shown = dataclasses.replace(ranked, rows=ranked.rows[:limit])
         more = {"answer": answer, "search": tuple(efficiencies), "rungs": rungs, "held_out": noise}
         click.echo(document(shapes.extend(shapes.ComparisonDocument, shown, **more)))

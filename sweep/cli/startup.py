@@ -1,11 +1,12 @@
 """Shows what a command does before its sweep is shown: reading the file and checking the code take seconds.
 
-On a terminal, each step replaces the one before it, in one line; elsewhere, only what stays is written. All of it goes
-to standard error, so that standard output has results only.
+On a terminal that can erase a line, each step replaces the one before it, in one line; elsewhere, only what stays is
+written. All of it goes to standard error, so that standard output has results only.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ class Startup(Closing):
     def __init__(self, *, quiet: bool = False) -> None:
         self._file = sys.stderr
         self._quiet = quiet
-        self._replaces = self._file.isatty()
+        self._replaces = self._file.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
         self._is_shown = False  # whether a step stands on the terminal
 
     def announce(self, text: str) -> None:

@@ -79,11 +79,12 @@ def _parse_epoch(epoch: str) -> Which:
 
 
 def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from sweep.documents import shapes
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
 
     if as_json:
+        from sweep.documents import shapes  # it imports libraries that take longer than the answer
+
         click.echo(document(shapes.extend(shapes.BestDocument, ranking, answer=answer, export=winner)))
     else:
         print_table(ranking_grid(ranking, None), console())
