@@ -137,7 +137,7 @@ def stopped(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Stopped
         assert time.monotonic() < until, (folder / "said.txt").read_text()
         time.sleep(0.2)
     second = start(folder, "resume", "stored", "--results", place, machine="laptop")
-    assert second.wait(120) == 2
+    assert second.wait(120) == 4
     assert "the sweep is being run by process" in (folder / "said.txt").read_text()
     stop = start(folder, "stop", "stored", "--results", place, machine="laptop")
     assert stop.wait(120) == 0
