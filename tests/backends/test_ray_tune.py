@@ -32,7 +32,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 def test_the_main_job(tmp_path: Path) -> None:
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path))
     output, errors = process.communicate(timeout=1500)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (0, "lr_wd_aug: grid, 27 trials of at most 10 epochs, 270 together\n")
     assert "Ray dashboard: http://127.0.0.1" in output
     folder = tmp_path / "lr_wd_aug"
     loaded = sweep.load(folder)
