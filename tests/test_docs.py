@@ -74,7 +74,9 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
         "--batch",
         "--exclusive",
         "--build-arg",
-    }  # of pytest, Ray, Slurm, Docker
+        "--noise",
+        "--rehearse",
+    }  # of pytest, Ray, Slurm, Docker, tools/gpu_day.py
     named = set(re.findall(r"`[^`\n]*?(--[a-z-]+)", page.read_text()))
     assert named <= known | others, named - known - others
 
