@@ -76,7 +76,7 @@ def list_pieces(folder: Path, *, noise: bool = False, rehearse: bool = False) ->
     if noise or rehearse:
         grid = (*grid, "--set", "trainable=trainables.cifar_resnet:NoiseResNet")
     if rehearse:
-        small = ("--simulate-gpus", "1", "--run-cap", "1", "--set", "epochs=1")
+        small = ("--simulate-gpus", "1", "--run-cap", "1", "--set", "epochs=1", "--set", "resources.cpus=1")
         main_job = (*main_job, *small)
         grid = (*grid, *small, "--set", "parameters.depth.value=20", "--set", "parameters.examples={value: 256}")
         benchmark = (python, "benchmarks/gpu.py", "--cpu")
