@@ -40,7 +40,7 @@ def test_a_piece_that_is_cut_goes_on_in_its_next_run(tmp_path: Path) -> None:
     assert (first.state, first.exit_code, first.runs) == ("cut", 130, 1)
     second = run_piece(piece, tmp_path, 30.0)
     assert (second.state, second.runs) == ("passed", 2)
-    assert second.seconds > first.seconds
+    assert second.seconds >= first.seconds >= 1.0  # of both runs, in tenths of a second
     assert read_result(piece, tmp_path) == second
     assert (tmp_path / "some.txt").read_text().count("$ ") == 2
 
