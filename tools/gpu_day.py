@@ -36,7 +36,7 @@ PACKAGES = ("tensorflow", "keras", "ray", "numpy", "optuna", "pandas", "pyarrow"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A command, and what it shows that only a GPU can show."""
+    """A command to run on a machine with a GPU, and what its result shows."""
 
     name: str
     shows: str

@@ -440,7 +440,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
 
 
 def _may_pause(sweep: Sweep) -> bool:
-    """Return whether trials of a sweep may pause: by its stopping rule, or in a population."""
+    """Return whether the stopping rule or the population of a sweep may pause trials."""
     if "population" in sweep.info.spec:
         return True
     match sweep.info.spec.get("early_terminate"):

@@ -54,7 +54,7 @@ class FilesWritten(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class ShippedExample:
-    """A sweep file that is part of sweep."""
+    """A sweep file that is shipped with sweep."""
 
     name: str
     question: str
@@ -177,7 +177,7 @@ class StoppedDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class SubmittedDocument(Document):
-    """A sweep that was sent to a cluster; ``state`` is how its job ended, if `submit` has waited for it."""
+    """A sweep that was submitted to a cluster; with ``--wait``, ``state`` is the last state of its job."""
 
     sweep: str
     job: str
@@ -242,7 +242,7 @@ class ReplayDocument(Replay, Document):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportDocument(Document):
-    """The HTML file that was written."""
+    """The report that the command has written."""
 
     report: str
 

@@ -329,7 +329,7 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process the step of a trial whose result an earlier sweep may have, now that its data are known."""
+        """Process the step that tells which data a trial has loaded; an earlier sweep may have a result for them."""
         if self._record(trial, progress):
             self._answer_running(trial)
 

@@ -55,7 +55,7 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
 
 
 def list_notifiers(spec: Spec) -> list[Callable[[ResultsFolder], Notifier]]:
-    """Return what makes the notifier of a sweep; empty if it tells nobody."""
+    """Return a list with the function that makes the notifier of a sweep; empty for a file without `notify`."""
     return [partial(Notifier, spec)] if spec.notify else []
 
 
@@ -90,7 +90,7 @@ class Notifier(Follower):
         return conditions.has_verdict(conditions.read_ranking(self._folder))
 
     def drop(self) -> None:
-        """Keep what is known: a notice is not told twice."""
+        """Do nothing: what was read is kept, so that no notice is sent twice."""
 
     def close(self) -> None:
         """Tell what is left, for a limited time. Errors are logged: the sweep has ended well without its notices."""

@@ -162,7 +162,7 @@ def making(author: object) -> Iterator[MadeValues]:
     trial may read it.
     """
     put_back_made()
-    pristine, made, were, folder_before = Pristine(), MadeValues(), settings.read_settings(), _find_folder()
+    pristine, made, were, folder_before = Pristine(), MadeValues(), settings.read_settings(), _find_working_folder()
     pristine.take(modules.find_homes(author))
     with _imported(author, pristine.take):
         try:
@@ -174,12 +174,12 @@ def making(author: object) -> Iterator[MadeValues]:
             _remember(pristine, homes, names)
             made.take(pristine, homes, names)
             made.settings = settings.find_changed_settings(were, settings.read_settings())
-            folder = _find_folder()
+            folder = _find_working_folder()
             made.folder = None if folder == folder_before else folder
     pristine.check(homes, names, by="model() or one of its kin", when=MADE_AGAIN)
 
 
-def _find_folder() -> Path | None:
+def _find_working_folder() -> Path | None:
     """Return the working folder; None if it was deleted."""
     try:
         return Path.cwd()
