@@ -203,6 +203,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     regardless: bool = False  # failed before it had read any parameter that differs between trials
     incompatible: bool = False  # failed because the code cannot do what the file asks, whatever the values
     asked: bool = False  # stopped by a user's request, not by the sweep's own rules
+    worker_lost: bool = False  # failed because its workers were lost too often
     waits: bool = False  # interrupted because it pauses until its rule lets it continue; or pruned while it was paused
     again: bool = False  # failed and is tried again: interrupted, even if the log said failed before
     facts: Facts = field(default_factory=Facts)
@@ -235,6 +236,7 @@ class SessionEnded(Record, frozen=True, kw_only=True):
 
     time: float
     reason: str  # "finished", "interrupted", "budget", ...
+    finished: bool | None = None  # nothing was left to do, or a limit was reached; None in logs of early releases
     driven_s: float | None = None  # see `TrialStarted`
 
 

@@ -20,8 +20,6 @@ from sweep.store.folder import ResultsFolder
 Kind: TypeAlias = Literal["finished", "verdict", "trials", "best"]
 
 EXPECTED = "finished, verdict, trials=20 or best<0.1"
-BROKEN_OFF = ("interrupted", "stopped on request")
-"""Reasons of sessions that ended before the sweep was finished, as their last event says."""
 
 _BOUND = re.compile(r"(?:trials=(?P<trials>\d{1,9})|best(?P<sign>[<>])=?(?P<score>[-+0-9.eE]+))")
 
@@ -58,7 +56,7 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
     """Return whether a condition holds for the events so far; ``read_ranking`` is only called for a verdict."""
     match condition.kind:
         case "finished":
-            return is_finished(standing)
+            return standing.has_finished
         case "trials":
             return standing.finished >= condition.bound
         case "best":
@@ -71,11 +69,6 @@ def _is_good_enough(condition: Condition, best: Best | None) -> bool:
     if best is None:
         return False
     return best.value <= condition.bound if condition.below else best.value >= condition.bound
-
-
-def is_finished(standing: Standing) -> bool:
-    """Return whether the last session ended because there was nothing left to do, or because a limit was reached."""
-    return standing.over is not None and not standing.over.startswith(BROKEN_OFF)
 
 
 def has_verdict(ranking: Ranking) -> bool:

@@ -15,7 +15,18 @@ from statistics import fmean
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
-from sweep.events import WHOLE, EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import (
+    ON_REQUEST,
+    WHOLE,
+    EpochReported,
+    Event,
+    Params,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+)
 from sweep.prices import COST
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own
@@ -171,6 +182,7 @@ class Standing:
         self.started = 0  # trials
         self.session: float | None = None  # start of the current session
         self.over: str | None = None  # why the last session ended; None while one runs, or if its driver was killed
+        self.has_finished = False  # it ended because nothing was left to do, or because a limit was reached
         self.last: float | None = None  # the time of the last event
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
@@ -232,8 +244,8 @@ class Standing:
                 return self._end(change)
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
-            case ledger.SessionChange(SessionEnded(reason=reason)):
-                self.over = reason
+            case ledger.SessionChange(SessionEnded() as end):
+                self.over, self.has_finished = end.reason, _is_finished(end)
             case _:
                 pass
         return None
@@ -446,7 +458,7 @@ class Standing:
     def _begin(self, event: SessionStarted, before: float | None) -> None:
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
-        self.session, self.over = event.time, None
+        self.session, self.over, self.has_finished = event.time, None, False
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()
@@ -471,3 +483,10 @@ def get_error_type(reason: str) -> str:
     """Return the type of an error, ``ValueError`` for ``ValueError: no such a``; "failed" if it has none."""
     head, colon, _ = reason.partition(":")
     return shortened(" ".join(head.split()), 40) if colon else "failed"
+
+
+def _is_finished(end: SessionEnded) -> bool:
+    """Return whether a session ended because nothing was left to do, or because a limit of the sweep was reached."""
+    if end.finished is not None:
+        return end.finished
+    return not end.reason.startswith(("interrupted", ON_REQUEST, "crashed: ", "the backend gave up"))

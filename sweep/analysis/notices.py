@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sweep.analysis.conditions import is_finished
 from sweep.analysis.live_status import Best, Standing, get_error_type
 from sweep.analysis.outline import Outline
 from sweep.events import Event, SessionEnded, Status, TrialEnded
@@ -19,8 +18,6 @@ Kind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "wo
 
 BUDGET_SHARE = 0.8
 """Share of a budget at which a notice is due."""
-WORKER_LOST = "worker lost: "
-"""Beginning of the reason of a trial that failed because its workers were lost too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +84,7 @@ class NoticeWatch:
             yield self._tell_end(event)
         if ended is None or not isinstance(event, TrialEnded) or ended.status is not Status.FAILED:
             return
-        if ended.reason.startswith(WORKER_LOST):
+        if event.worker_lost:
             yield self._make("worker_lost", f"trial {ended.trial}: {ended.reason}")
             return
         kind = get_error_type(ended.reason)
@@ -101,7 +98,7 @@ class NoticeWatch:
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"
         if not completed:
             return self._make("failed", f"has ended without a completed trial ({event.reason})")
-        kind: Kind = "finished" if is_finished(standing) else "failed"
+        kind: Kind = "finished" if standing.has_finished else "failed"
         return self._make(kind, f"{event.reason}: {ended}")
 
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:

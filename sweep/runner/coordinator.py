@@ -432,6 +432,7 @@ class Coordinator:
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
             times = open_trial.restarts + open_trial.lost_nodes - 1
             end = open_trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
+            end = structs.replace(end, worker_lost=True)
             end = self._terms.spared(end, open_trial.state.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
@@ -473,14 +474,15 @@ class Coordinator:
         reason = "finished" if finished else self.stopping or "the backend gave up"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
         ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
-        self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
+        at_limit = self.stopping is not None and not (asked or self.fault or self.error)
+        self._emit([*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)])
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
         """End the session without ending its trials, as if it was killed: their state may differ from the log."""
         with suppress(StoreError):
             reason = f"crashed: {in_short(error)}"
-            self._log.append([SessionEnded(time=time.time(), reason=reason)])
+            self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:
         self._hooks.look(self)

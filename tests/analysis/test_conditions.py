@@ -68,14 +68,31 @@ def test_no_score_before_a_trial_has_completed() -> None:
     assert not conditions.is_met(conditions.parse_condition("best<9", ""), nothing, unread)
 
 
+def is_finished(*events: Event) -> bool:
+    return conditions.is_met(conditions.parse_condition("finished", ""), standing(*events), unread)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_whether_a_session_has_finished_is_in_its_event(finished: bool) -> None:
+    assert not is_finished()
+    end = SessionEnded(time=4.0, reason="whatever it says", finished=finished)
+    assert is_finished(end) is finished
+    assert not is_finished(end, SessionStarted(time=5.0, resumed=True, version="1"))
+
+
 @pytest.mark.parametrize(
     ("reason", "finished"),
-    [("finished", True), ("out of budget: 8 epochs", True), ("interrupted", False), ("stopped on request", False)],
+    [
+        ("finished", True),
+        ("out of budget: 8 epochs", True),
+        ("interrupted", False),
+        ("stopped on request", False),
+        ("crashed: RuntimeError: a bug", False),
+        ("the backend gave up", False),
+    ],
 )
-def test_finished_is_not_interrupted(reason: str, finished: bool) -> None:
-    condition = conditions.parse_condition("finished", "")
-    assert not conditions.is_met(condition, standing(), unread)
-    assert conditions.is_met(condition, standing(SessionEnded(time=4.0, reason=reason)), unread) is finished
+def test_logs_of_early_releases_have_only_the_reason(reason: str, finished: bool) -> None:
+    assert is_finished(SessionEnded(time=4.0, reason=reason)) is finished
 
 
 @dataclass

@@ -10,11 +10,13 @@ from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Sta
 OUTLINE = Outline(name="s", metric="loss", goal="minimize", total=5, limits=BudgetLimits(epochs=10))
 
 
-def trial(number: int, loss: float, status: Status = Status.COMPLETED, reason: str = "") -> list[Event]:
+def trial(
+    number: int, loss: float, status: Status = Status.COMPLETED, reason: str = "", *, worker_lost: bool = False
+) -> list[Event]:
     return [
         TrialStarted(trial=number, trial_id=f"t{number}", params={"x": number}, seed=0, repeat=0, time=number + 1.0),
         EpochReported(trial=number, epoch=1, metrics={"loss": loss}, time=number + 1.5, time_s=0.5),
-        TrialEnded(trial=number, status=status, reason=reason, time=number + 2.0),
+        TrialEnded(trial=number, status=status, reason=reason, time=number + 2.0, worker_lost=worker_lost),
     ]
 
 
@@ -36,7 +38,9 @@ def test_failures_are_told_once_by_type_and_lost_workers_apart() -> None:
     ]
     assert told(watch, *trial(1, 1.0, Status.FAILED, "ValueError: again")) == []
     lost = "worker lost: killed by signal 9, after 3 restarts"
-    assert told(watch, *trial(2, 1.0, Status.FAILED, lost)) == [("worker_lost", f"s: trial 2: {lost}")]
+    assert told(watch, *trial(2, 1.0, Status.FAILED, lost, worker_lost=True)) == [
+        ("worker_lost", f"s: trial 2: {lost}")
+    ]
 
 
 def test_budgets_are_told_once_at_eighty_percent() -> None:

@@ -142,6 +142,7 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
     log.close()
     ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
     assert [(end.status, end.reason) for end in ends] == [(Status.FAILED, "worker lost: gone, after 2 restarts")]
+    assert ends[0].worker_lost
 
 
 def test_a_trial_that_its_worker_gives_back_begins_with_smaller_parts(tmp_path: Path) -> None:

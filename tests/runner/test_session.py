@@ -170,13 +170,13 @@ def test_a_crash_does_not_finish_a_sweep(project: Path) -> None:
     with pytest.raises(RuntimeError, match="a bug"):
         run(project, watcher=_Breaks())
     folder = ResultsFolder(project / "results" / "curves")
-    assert _endings(folder) == ["crashed: RuntimeError: a bug"]
+    assert _endings(folder) == [("crashed: RuntimeError: a bug", False)]
     assert resume(project).completed == 3
-    assert _endings(folder) == ["crashed: RuntimeError: a bug", "finished"]
+    assert _endings(folder) == [("crashed: RuntimeError: a bug", False), ("finished", True)]
 
 
-def _endings(folder: ResultsFolder) -> list[str]:
-    return [event.reason for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
+def _endings(folder: ResultsFolder) -> list[tuple[str, bool | None]]:
+    return [(event.reason, event.finished) for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
 
 
 def test_failed_trials_are_tried_again_once_the_fault_is_mended(project: Path) -> None:
