@@ -12,6 +12,7 @@ from sweep.doctor.findings import Finding, Severity
 from sweep.doctor.nvidia import Gpu, Nvidia, Process
 from sweep.doctor.probes import MODULE, CollectiveResult, DeviceResult, MemoryShareResult, ProbeFailure, TensorFlow
 from sweep.doctor.programs import MISSING, Run
+from sweep.gpu_architectures import Coverage, find_coverage, parse_architecture
 from sweep.text import counted
 
 GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
@@ -162,7 +163,7 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
 
 def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
-    least = min(map(_parse_architecture, tensorflow.architectures), default=(0, 0))
+    least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
     expected = len(usable)
@@ -273,24 +274,22 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
-    """Report whether the build has code for a capability.
-
-    Machine code runs on its own major version from its minor version on; PTX is compiled at first use.
-    """
-    machine = [_parse_architecture(a) for a in architectures if a.startswith("sm_")]
-    ptx = [_parse_architecture(a) for a in architectures if a.startswith("compute_")]
+    """Report whether the build has code for a capability."""
     known = ", ".join(architectures)
-    if any(major == capability[0] and minor <= capability[1] for major, minor in machine):
-        return Finding("capability", Severity.OK, f"{who}: the build has machine code for it")
-    if any(major == capability[0] and minor <= capability[1] for major, minor in ptx):
-        todo = "let CUDA_CACHE_PATH lie on a lasting disk and set CUDA_CACHE_MAXSIZE=4294967296"
-        return Finding(
-            "capability", Severity.NOTE, f"{who}: kernels are compiled from PTX at first use (minutes)", todo
-        )
-    if capability < min(machine + ptx, default=(0, 0)):
-        return Finding("capability", Severity.ERROR, f"{who}: too old for this build ({known})", "leave this GPU out")
-    todo = "use another GPU, or TensorFlow built for this one (tensorflow issues 89272, 111958)"
-    return Finding("capability", Severity.ERROR, f"{who}: newer than this build ({known}); it aborts or fails", todo)
+    match find_coverage(capability, architectures):
+        case Coverage.MACHINE_CODE:
+            return Finding("capability", Severity.OK, f"{who}: the build has machine code for it")
+        case Coverage.PTX:
+            found = f"{who}: kernels are compiled from PTX at first use (minutes)"
+            todo = "let CUDA_CACHE_PATH lie on a lasting disk and set CUDA_CACHE_MAXSIZE=4294967296"
+            return Finding("capability", Severity.NOTE, found, todo)
+        case Coverage.TOO_OLD:
+            found = f"{who}: too old for this build ({known})"
+            return Finding("capability", Severity.ERROR, found, "leave this GPU out")
+        case Coverage.TOO_NEW:
+            found = f"{who}: newer than this build ({known}); kernels may fail, and jit_compile: auto leaves XLA out"
+            todo = "use another GPU, or TensorFlow built for this one (tensorflow issues 89272, 111958)"
+            return Finding("capability", Severity.ERROR, found, todo)
 
 
 def _precision(name: str, capability: tuple[int, int]) -> Finding:
@@ -306,9 +305,7 @@ def _precision(name: str, capability: tuple[int, int]) -> Finding:
 
 
 def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
-    return gpu.capability is not None and (
-        _check_build("", gpu.capability, tensorflow.architectures).level is Severity.NOTE
-    )
+    return gpu.capability is not None and (find_coverage(gpu.capability, tensorflow.architectures) is Coverage.PTX)
 
 
 def _holder(process: Process) -> str:
@@ -323,12 +320,6 @@ def _inventory(gpus: Sequence[Gpu]) -> str:
 
 def _list(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices))
-
-
-def _parse_architecture(architecture: str) -> tuple[int, int]:
-    """Return (8, 0) for sm_80 and (12, 0) for sm_120."""
-    digits = re.sub(r"\D", "", architecture)
-    return int(digits[:-1]), int(digits[-1])
 
 
 def _version(text: str) -> Version:

@@ -20,6 +20,7 @@ from sweep.contract import Incompatible
 from trainables import keras_private
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
+from trainables.devices import gpu_support
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
@@ -133,6 +134,9 @@ class FitProgram(Program):
         check_options(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
+        unknown_gpu = gpu_support.find_unknown_gpu() if jit_compile else ""
+        if unknown_gpu:
+            raise NotInFit(f"training.jit_compile is true, and {unknown_gpu}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a

@@ -19,6 +19,7 @@ import tensorflow as tf
 from trainables.data.chunks import BatchSplit, BucketSplit
 from trainables.data.passes import Walk
 from trainables.data.residence import gather
+from trainables.devices import gpu_support
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
 from trainables.loop.intake import Taken
@@ -175,6 +176,9 @@ def _hindrance(graph: Graph) -> str:
     """Return why updates cannot go through XLA, as far as it is known beforehand; empty if nothing is known."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
+    unknown_gpu = gpu_support.find_unknown_gpu()
+    if unknown_gpu:
+        return unknown_gpu
     own = not isinstance(graph.step, CompiledStep)
     several = graph.replicas.number > 1
     return "there are several replicas, and a train_step() of one's own" if several and own else ""

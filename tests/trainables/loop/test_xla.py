@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 from small import Small, assignment, interrupted, metrics, train
 
-from sweep.contract import Devices
+from sweep.contract import Devices, Incompatible
+from trainables.devices import gpu_support
 from trainables.devices.placement import Placement, place
 from trainables.keras_trainable import session_of
 from trainables.loop import xla
@@ -146,6 +147,27 @@ def test_what_cannot_go_through_it_is_refused_or_goes_without_and_says_why(may: 
     through = Texts()
     assert metrics(train(through, assignment(training=ON))) == expected
     assert through.facts().numerics == {"xla": "off", "xla_reason": "XLA has no kernel for AsString"}
+
+
+UNKNOWN = "a GPU of compute capability 12.0 is newer than this TensorFlow, which knows sm_80, compute_90"
+
+
+@pytest.fixture
+def unknown_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card for which XLA would end the process."""
+    monkeypatch.setattr(gpu_support, "find_unknown_gpu", lambda: UNKNOWN)
+
+
+def test_auto_trains_without_it_on_a_card_that_it_does_not_know(may: None, unknown_gpu: None) -> None:
+    trained = Dropping()
+    train(trained, assignment())
+    assert trained.facts().numerics == {"xla": "off", "xla_reason": UNKNOWN}
+
+
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_asked_for_it_is_refused_on_a_card_that_it_does_not_know(loop: str, unknown_gpu: None) -> None:
+    with pytest.raises(Incompatible, match=r"jit_compile is true.*compute capability 12\.0"):
+        train(Dropping(), assignment(training={**ON, "loop": loop}))
 
 
 def test_asked_for_it_is_refused() -> None:

@@ -1,0 +1,50 @@
+"""Which GPUs a build of TensorFlow has code for.
+
+A build names its architectures: "sm_80" is machine code for compute capability 8.0, and "compute_90" is PTX for 9.0,
+which the driver compiles at first use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import TypeAlias
+
+Capability: TypeAlias = tuple[int, int]
+"""A compute capability, such as (8, 0)."""
+
+
+class Coverage(Enum):
+    """What a build has for a GPU."""
+
+    MACHINE_CODE = auto()
+    PTX = auto()
+    TOO_OLD = auto()  # the GPU is older than all that the build has code for
+    TOO_NEW = auto()  # the GPU is newer: kernels may fail, and XLA ends the process (tensorflow issue 111958)
+
+
+def find_coverage(capability: Capability, architectures: Sequence[str]) -> Coverage:
+    """Return what a build with these architectures has for a GPU of this compute capability.
+
+    Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later
+    versions, but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so it counts for its own.
+    """
+    machine_code = [parse_architecture(name) for name in architectures if name.startswith("sm_")]
+    ptx = [parse_architecture(name) for name in architectures if name.startswith("compute_")]
+    if _covers(machine_code, capability):
+        return Coverage.MACHINE_CODE
+    if _covers(ptx, capability):
+        return Coverage.PTX
+    oldest = min(machine_code + ptx, default=(0, 0))
+    return Coverage.TOO_OLD if capability < oldest else Coverage.TOO_NEW
+
+
+def parse_architecture(name: str) -> Capability:
+    """Return (8, 0) for "sm_80" and (12, 0) for "compute_120"."""
+    digits = re.sub(r"\D", "", name)
+    return int(digits[:-1]), int(digits[-1])
+
+
+def _covers(versions: Sequence[Capability], capability: Capability) -> bool:
+    return any(major == capability[0] and minor <= capability[1] for major, minor in versions)

@@ -1,0 +1,30 @@
+"""Whether XLA can compile for the GPUs of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from sweep.gpu_architectures import Capability, Coverage, find_coverage
+
+
+def find_unknown_gpu() -> str:
+    """Return why XLA cannot compile for a GPU of this process; empty if it can for all, or if there is none.
+
+    XLA would end the process, with "PTX version 8.5 does not support target sm_120" for example, so this is to be
+    asked before it compiles anything.
+    """
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+    capabilities = [tuple(detail["compute_capability"]) for detail in details if "compute_capability" in detail]
+    return describe_unknown_gpu(capabilities, tf.sysconfig.get_build_info().get("cuda_compute_capabilities", ()))
+
+
+def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:
+    """Return why a build with these architectures cannot compile for one of these GPUs; empty if it can for all."""
+    for capability in capabilities:
+        if architectures and find_coverage(capability, architectures) is Coverage.TOO_NEW:
+            major, minor = capability
+            known = ", ".join(architectures)
+            return f"a GPU of compute capability {major}.{minor} is newer than this TensorFlow, which knows {known}"
+    return ""
