@@ -92,8 +92,19 @@ FUSED = GRID.replace("name: grid", "name: fused") + "training: {fuse: 4}\n"
 # `Near` decides by a trial's own epochs alone: what it stops does not depend on the order in which trials report.
 SHRINKING = FUSED.replace("name: fused", "name: shrinking\nearly_terminate: walk:Near")
 PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
+AUTO = """
+name: auto
+trainable: walk:Walk
+metric: {name: loss, goal: minimize}
+parameters: {rate: {min: 0.01, max: 0.9}, drag: {min: 0.0, max: 0.9}}
+epochs: 9
+run_cap: 16
+max_restarts: 99
+checkpoint: {every_s: 0.1}
+resources: {max_concurrent: 1}
+"""
 SWEEPS = {
-    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION},
+    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "auto": AUTO, "population": POPULATION},
     **{"fused": FUSED, "shrinking": SHRINKING, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")
