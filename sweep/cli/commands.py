@@ -16,6 +16,7 @@ from sweep.cli import (
     examples,
     exporting,
     kubernetes,
+    mcp_server,
     options,
     planning,
     results,
@@ -43,7 +44,7 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
     "Export": (exporting.export, exporting.dashboard),
-    "Machine": (doctor.doctor, status.repair, planning.schema),
+    "Machine": (doctor.doctor, status.repair, planning.schema, mcp_server.mcp),
 }
 
 

@@ -1,0 +1,121 @@
+"""The commands as tools: what each one takes, as a JSON Schema, and the command line that a call stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import click
+
+from sweep.errors import Problem, refuse
+from sweep.text import did_you_mean
+
+Json: TypeAlias = dict[str, Any]
+
+READING = ("plan", "schema", "list", "status", "wait", "compare", "best", "replay")
+"""Commands that change nothing, unless an option names a folder to write to."""
+ACTING = ("init", "examples", "run", "resume", "stop", "confirm", "retrain", "report", "export")
+"""Commands that write files, or start or stop trainings."""
+DETACHED = ("run", "resume")
+"""Commands whose trainings go on in the background, so that a call ends at once."""
+NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "watch"})
+"""Parameters that only matter to somebody who looks at a terminal, or that each call sets."""
+
+
+def describe_input(command: click.Command) -> Json:
+    """Return the JSON Schema of a command's arguments and options, by the names that `build_command_line` takes."""
+    offered = list_parameters(command)
+    schema: Json = {
+        "type": "object",
+        "properties": {name: _describe_parameter(parameter) for name, parameter in offered.items()},
+        "additionalProperties": False,
+    }
+    required = [name for name, parameter in offered.items() if parameter.required]
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
+    """Return the parameters of a command that a tool offers, by name: ``run_cap`` for ``--run-cap``."""
+    return {
+        _get_name(parameter): parameter
+        for parameter in command.params
+        if parameter.name not in NOT_OFFERED and not getattr(parameter, "hidden", False)
+    }
+
+
+def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command line that a call with these values stands for.
+
+    Raises:
+        InputError: naming all values that the command does not take.
+    """
+    offered = list_parameters(command)
+    unknown = [name for name in given if name not in offered]
+    refuse(Problem(f"{command.name}.{name}", "no such parameter", did_you_mean(name, offered)) for name in unknown)
+    options: list[str] = []
+    arguments: list[str] = []
+    for name, parameter in offered.items():
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(parameter, click.Argument):
+            arguments += _list_texts(value)
+        else:
+            options += _build_option(parameter, value)
+    if any(parameter.name == "as_json" for parameter in command.params):
+        options.append("--json")
+    if command.name in DETACHED:
+        options.append("--detach")
+    return [str(command.name), *options, "--", *arguments]
+
+
+def _get_name(parameter: click.Parameter) -> str:
+    if isinstance(parameter, click.Argument):
+        return str(parameter.name)
+    return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
+
+
+def _describe_parameter(parameter: click.Parameter) -> Json:
+    """Return the JSON Schema of one value, or of a list of values where the command takes several."""
+    schema = _describe_type(parameter)
+    help_text = getattr(parameter, "help", None)
+    if _takes_several(parameter):
+        schema = {"type": "array", "items": schema}
+    if help_text:
+        schema["description"] = help_text
+    return schema
+
+
+def _describe_type(parameter: click.Parameter) -> Json:
+    kind = parameter.type
+    if getattr(parameter, "is_flag", False):
+        return {"type": "boolean"}
+    if isinstance(kind, click.Choice):
+        return {"enum": list(kind.choices)}
+    if isinstance(kind, click.IntRange | click.FloatRange):
+        limits = {"minimum": kind.min, "maximum": kind.max}
+        known_limits = {name: limit for name, limit in limits.items() if limit is not None}
+        return {"type": "integer" if isinstance(kind, click.IntRange) else "number", **known_limits}
+    if kind is click.INT:
+        return {"type": "integer"}
+    if kind is click.FLOAT:
+        return {"type": "number"}
+    return {"type": "string"}
+
+
+def _takes_several(parameter: click.Parameter) -> bool:
+    return parameter.nargs != 1 or bool(getattr(parameter, "multiple", False))
+
+
+def _build_option(option: click.Parameter, value: Any) -> list[str]:
+    word = max(option.opts, key=len)
+    if getattr(option, "is_flag", False):
+        return [word] if value else []
+    return [f"{word}={text}" for text in _list_texts(value)]  # one word, so that a value may begin with a dash
+
+
+def _list_texts(value: Any) -> Sequence[str]:
+    values = value if isinstance(value, list) else [value]
+    return [str(one) for one in values]

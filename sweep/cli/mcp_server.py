@@ -1,0 +1,122 @@
+"""`mcp`: the commands as tools of the Model Context Protocol, for agents that have no shell.
+
+Each call runs the command line that it stands for in a process of its own, whose output is the answer: the same
+documents, errors and exit codes as on the command line. The SDK is imported here only.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.cli import agent_tools
+from sweep.errors import InputError
+from sweep.store.sweep_info import VERSION
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+INSTRUCTIONS = """
+Write a model or a training function and a sweep file with a budget. Call plan until it reports no error: each one has
+where, is, expected and hint. Then run it, which goes on in the background, and wait until it is finished. Judge by the
+verdict of compare, not by the best score: "ties" and "undecided" are no progress. A result has the exit code of its
+command; codes other than 0 say what to do next: 1 correct the code, 2 correct the file or the call, 3 use a name that
+list has, 4 use another name, or resume. Files are relative to the folder in which this server was started.
+"""
+NO_TRIAL_COMPLETED = 1  # the exit code beside a result that is no error of the call
+
+
+@click.command(short_help="Serve the commands as tools to agents, over the Model Context Protocol.")
+@click.pass_context
+def mcp(ctx: click.Context) -> None:
+    """Serve the commands as tools to agents, over the Model Context Protocol.
+
+    An agent starts it and talks to it by standard input and output; it works in the current folder, like the commands
+    themselves. It needs the extra mcp.
+    """
+    from sweep.export.runs import extra
+
+    extra("mcp.server.lowlevel", "mcp", "mcp")
+    import anyio
+
+    group = ctx.find_root().command
+    if not isinstance(group, click.Group):
+        raise TypeError(f"expected the group of commands, got {type(group).__name__}")
+    anyio.run(_serve, list_tools(group))
+
+
+def list_tools(group: click.Group) -> dict[str, click.Command]:
+    """Return the commands that are offered as tools, by name."""
+    names = (*agent_tools.READING, *agent_tools.ACTING)
+    return {name: group.commands[name] for name in names}
+
+
+async def _serve(commands: Mapping[str, click.Command]) -> None:
+    """Answer requests until standard input ends."""
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+
+    from sweep.documents.mistakes import describe_error
+    from sweep.render import document
+
+    async def list_all(context: Any, request: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_describe_tool(command) for command in commands.values()])
+
+    async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            if request.name not in commands:
+                raise InputError.one(request.name, "no such tool", f"there are {', '.join(commands)}")
+            words = agent_tools.build_command_line(commands[request.name], request.arguments or {})
+        except InputError as error:
+            return _answer(document(describe_error(error)), code=error.exit_code)
+        return await _run(words)
+
+    server: Server[Any] = Server(
+        "sweep", version=VERSION, instructions=INSTRUCTIONS.strip(), on_list_tools=list_all, on_call_tool=call
+    )
+    async with stdio_server() as (requests, answers):
+        await server.run(requests, answers, server.create_initialization_options())
+
+
+def _describe_tool(command: click.Command) -> types.Tool:
+    import mcp_types as types
+
+    name = str(command.name)
+    return types.Tool(
+        name=name,
+        description=command.help or command.get_short_help_str(limit=200),
+        input_schema=agent_tools.describe_input(command),
+        annotations=types.ToolAnnotations(read_only_hint=name in agent_tools.READING),
+    )
+
+
+async def _run(words: Sequence[str]) -> types.CallToolResult:
+    """Run a command line in a process of its own, which ends if the call is cancelled, and return what it printed."""
+    import anyio
+
+    # Not our standard input: it has the requests.
+    command = [sys.executable, "-m", "sweep", *words]
+    ran = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
+    output = ran.stdout.decode(errors="replace").strip()
+    complaints = ran.stderr.decode(errors="replace").strip()
+    return _answer(output or complaints, code=ran.returncode)
+
+
+def _answer(text: str, *, code: int) -> types.CallToolResult:
+    """Return the result of a call: the document that a command printed, or the text of an error."""
+    import mcp_types as types
+
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = {"text": text}
+    content = {"exit_code": code, "result": document}
+    is_error = code not in (0, NO_TRIAL_COMPLETED)
+    block = types.TextContent(type="text", text=json.dumps(content))
+    return types.CallToolResult(content=[block], structured_content=content, is_error=is_error)
