@@ -13,25 +13,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from waiting import PATIENCE_S, until
+from walking import SLOW, write_project
 
 from sweep.cli import main
 
-KILLS = Path(__file__).parents[1] / "kills"
-FILE = """
-trainable: walk:Walk
-method: grid
-metric: {name: loss, goal: minimize}
-parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
-epochs: 2
-"""
-SLOW = "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n"
 ENDLESS = ["--set", "trainable=walk:Slow", "--set", "epochs=100000"]
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text() + SLOW)
-    (tmp_path / "first.yaml").write_text(FILE)
+    write_project(tmp_path, code=SLOW)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from walking import FILE, write_project
 
 from sweep.cli import main
-
-KILLS = Path(__file__).parents[1] / "kills"
-FILE = """
-trainable: walk:Walk
-method: grid
-metric: {name: loss, goal: minimize}
-parameters: {rate: {values: [0.1, 0.2, 0.3]}, drag: {value: 0.5}}
-epochs: 2
-"""
 
 
 def call(*arguments: str) -> tuple[int, str]:
@@ -27,8 +19,7 @@ def call(*arguments: str) -> tuple[int, str]:
 
 
 def test_a_damaged_sweep_is_repaired_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
-    (tmp_path / "first.yaml").write_text(FILE)
+    write_project(tmp_path, file=FILE.replace("[0.1, 0.3]", "[0.1, 0.2, 0.3]"))
     monkeypatch.chdir(tmp_path)
     assert call("run", "first.yaml", "--inline", "-q")[0] == 0
     log = Path("results/first/log.jsonl")

@@ -10,23 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from waiting import PATIENCE_S, until
+from walking import FILE, SLOW, write_project
 
 from sweep.cli import main
-
-KILLS = Path(__file__).parents[1] / "kills"
-FILE = """
-trainable: walk:Walk
-method: grid
-metric: {name: loss, goal: minimize}
-parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
-epochs: 2
-"""
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
-    (tmp_path / "first.yaml").write_text(FILE)
+    write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -139,7 +130,7 @@ def test_only_limits_change_on_resume(project: Path) -> None:
 
 def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     walk = (project / "walk.py").read_text()
-    (project / "walk.py").write_text(walk + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n")
+    (project / "walk.py").write_text(walk + SLOW)
     changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
     run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
     log = project / "results" / "first" / "log.jsonl"

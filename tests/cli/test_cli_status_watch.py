@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from waiting import PATIENCE_S, until
+from walking import SLOW, write_project
 
 from sweep.cli import main
 
-KILLS = Path(__file__).parents[1] / "kills"
 HELD = """
 
 class Held(Walk):
@@ -47,9 +47,7 @@ SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    walk = (KILLS / "walk.py").read_text()
-    (tmp_path / "walk.py").write_text(walk + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n" + HELD)
-    (tmp_path / "first.yaml").write_text(FILE)
+    write_project(tmp_path, code=SLOW + HELD, file=FILE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from walking import FILE, write_project
 
 from sweep.analysis.notices import Notice
 from sweep.cli import main
@@ -24,14 +25,6 @@ from sweep.runner.notifying import Receiver, make_sender
 from sweep.spec import parse_spec
 from sweep.spec.blocks import Notify
 
-KILLS = Path(__file__).parents[1] / "kills"
-FILE = """
-trainable: walk:Walk
-method: grid
-metric: {name: loss, goal: minimize}
-parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
-epochs: 2
-"""
 NOTICE = Notice(
     event="finished",
     sweep="s",
@@ -207,12 +200,11 @@ def test_a_variable_that_is_not_set() -> None:
 
 
 def test_a_sweep_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
     hook = Hook()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TOKEN", SECRET)
     entry = f"{{webhook: '{hook.url}', token: TOKEN, on: [best, budget, finished]}}"
-    (tmp_path / "told.yaml").write_text(f"{FILE}notify: [{entry}]\n")
+    write_project(tmp_path, file=f"{FILE}notify: [{entry}]\n", name="told")
     with serving(hook):
         ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline"])
         assert ran.exit_code == 0
@@ -230,8 +222,7 @@ def test_a_sweep_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_that_is_gone_fails_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
-    (tmp_path / "told.yaml").write_text(FILE)
+    write_project(tmp_path, name="told")
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline", "--notify", "http://127.0.0.1:1/x"])
     assert ran.exit_code == 0, ran.output
