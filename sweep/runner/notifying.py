@@ -11,6 +11,7 @@ import logging
 import os
 import queue
 import smtplib
+import ssl
 import subprocess
 import threading
 import time
@@ -221,21 +222,35 @@ def _post_to_slack(url: str, notice: Notice) -> None:
 
 
 def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
-    """Send a mail, encrypted if the server can. A password is only sent encrypted."""
+    """Send a mail, encrypted if the server can. A password is only sent encrypted.
+
+    A server that encrypts must have a certificate of an authority that this machine trusts.
+    """
     host, _, port = (asked.server or "").rpartition(":")
     message = EmailMessage()
     message["To"] = asked.mail
     message["From"] = asked.sender or asked.mail
     message["Subject"] = shortened(printable(notice.text), 120)
     message.set_content(f"{printable(notice.text)}\n\n{_encode_notice(notice).decode('ascii')}\n")
-    kind = smtplib.SMTP_SSL if int(port) == _SMTP_OVER_TLS else smtplib.SMTP
-    with kind(host, int(port), timeout=TIMEOUT_S) as server:
-        server.ehlo()
-        if kind is smtplib.SMTP and server.has_extn("starttls"):
-            server.starttls()
-            server.ehlo()
-        elif kind is smtplib.SMTP and asked.user is not None:
-            raise smtplib.SMTPNotSupportedError("no encryption")
+    with _connect_to_mail_server(host, int(port), must_encrypt=asked.user is not None) as server:
         if asked.user is not None:
             server.login(asked.user, password)
         server.send_message(message)
+
+
+def _connect_to_mail_server(host: str, port: int, *, must_encrypt: bool) -> smtplib.SMTP:
+    """Return a connection that is encrypted if the server can; raise SMTPNotSupportedError if it must and cannot."""
+    trusted = ssl.create_default_context()  # without a context, smtplib verifies no certificate
+    if port == _SMTP_OVER_TLS:
+        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=trusted)
+    server = smtplib.SMTP(host, port, timeout=TIMEOUT_S)
+    try:
+        server.ehlo()
+        if server.has_extn("starttls"):
+            server.starttls(context=trusted)
+        elif must_encrypt:
+            raise smtplib.SMTPNotSupportedError("no encryption")
+    except BaseException:
+        server.close()
+        raise
+    return server

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socketserver
+import ssl
 import sys
 import threading
 import time
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from click.testing import CliRunner
 from walking import FILE, write_project
 
@@ -117,33 +120,94 @@ def test_a_command_reads_the_notice(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "got.json").read_text())["text"] == NOTICE.text
 
 
-class _Mailbox(socketserver.StreamRequestHandler):
+class Mailbox(socketserver.TCPServer):
+    """A mail server; with ``certificate``, it offers encryption and expects a login."""
+
+    def __init__(self, certificate: trustme.LeafCert | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Conversation)
+        self.mails: list[str] = []
+        self.logins: list[tuple[str, str]] = []
+        self.tls: ssl.SSLContext | None = None
+        if certificate is not None:
+            self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.configure_cert(self.tls)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that does not trust the certificate hangs up."""
+
+
+class _Conversation(socketserver.StreamRequestHandler):
     """As much of SMTP as one mail takes."""
 
+    server: Mailbox
+
     def handle(self) -> None:
-        self.wfile.write(b"220 here\r\n")
-        for line in self.rfile:
-            word = line[:4].upper()
+        connection, is_encrypted = self.request, False
+        lines = connection.makefile("rb")
+        connection.sendall(b"220 here\r\n")
+        while line := lines.readline():
+            word = line.split()[0].upper()
+            if word == b"STARTTLS" and self.server.tls is not None:
+                connection.sendall(b"220 go on\r\n")
+                connection = self.server.tls.wrap_socket(connection, server_side=True)
+                lines, is_encrypted = connection.makefile("rb"), True
+                continue
             if word == b"DATA":
-                self.wfile.write(b"354 go on\r\n")
-                lines = list(iter(self.rfile.readline, b".\r\n"))
-                self.server.mails.append(b"".join(lines).decode())  # type: ignore[attr-defined]
-            self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+                connection.sendall(b"354 go on\r\n")
+                self.server.mails.append(b"".join(iter(lines.readline, b".\r\n")).decode())
+            if word == b"AUTH":
+                assert is_encrypted
+                _, user, password = base64.b64decode(line.split()[2]).decode().split("\0")
+                self.server.logins.append((user, password))
+            connection.sendall(self._answer(word, is_encrypted=is_encrypted))
             if word == b"QUIT":
-                return
+                break
+        connection.close()
+
+    def _answer(self, word: bytes, *, is_encrypted: bool) -> bytes:
+        if word == b"QUIT":
+            return b"221 bye\r\n"
+        if word == b"AUTH":
+            return b"235 welcome\r\n"
+        if word == b"EHLO" and self.server.tls is not None:
+            return b"250-here\r\n250 AUTH PLAIN\r\n" if is_encrypted else b"250-here\r\n250 STARTTLS\r\n"
+        return b"250 ok\r\n"
 
 
 def test_mail_reaches_a_server() -> None:
-    server = socketserver.TCPServer(("127.0.0.1", 0), _Mailbox)
-    server.mails = []  # type: ignore[attr-defined]
-    asked = Notify(mail="ann@example.org", server=f"127.0.0.1:{server.server_address[1]}", sender="sweep@example.org")
+    server = Mailbox()
+    asked = Notify(mail="ann@example.org", server=server.address, sender="sweep@example.org")
     with serving(server):
         make_sender(asked)(NOTICE)
         with pytest.raises(Exception, match="no encryption"):  # a password is not sent in plain text
             make_sender(asked.model_copy(update={"user": "ann", "password": "P"}), {"P": SECRET})(NOTICE)
-    (mail,) = server.mails  # type: ignore[attr-defined]
+    (mail,) = server.mails
     assert "To: ann@example.org" in mail
     assert "Subject: s: a < b & \\x1bc" in mail
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_password_goes_to_a_server_whose_certificate_is_trusted(
+    is_trusted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = trustme.CA()
+    server = Mailbox(authority.issue_cert("127.0.0.1"))
+    trusted = authority if is_trusted else trustme.CA()
+    trusted.cert_pem.write_to_path(tmp_path / "trusted.pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    asked = Notify(mail="ann@example.org", server=server.address, user="ann", password="P")
+    with serving(server):
+        if is_trusted:
+            make_sender(asked, {"P": SECRET})(NOTICE)
+        else:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                make_sender(asked, {"P": SECRET})(NOTICE)
+    assert server.logins == ([("ann", SECRET)] if is_trusted else [])
+    assert len(server.mails) == is_trusted
 
 
 def test_it_is_tried_again_and_the_log_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
