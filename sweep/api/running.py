@@ -31,7 +31,7 @@ from sweep.events import Event
 from sweep.export import followers
 from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
-from sweep.runner import Options, Outcome, planning, resuming, retraining, session
+from sweep.runner import Options, Outcome, planning, resuming, retraining, session, sweep_files
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.retraining import RetrainingOptions
 from sweep.runner.session import SweepSource
@@ -347,7 +347,7 @@ def _read_sweep(
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
         spec, text = specs.load_spec_with_text(path, [*named, *changes])
-        return spec, text, str(path), _list_import_folders(planning.import_folders(path), given)
+        return spec, text, str(path), _list_import_folders(sweep_files.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one(
             "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"

@@ -92,10 +92,10 @@ def plan(
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
     from sweep import runner
-    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing
+    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, sweep_files
 
-    spec, _ = planning.load_file(file, assignments)
-    folders = planning.import_folders(file)
+    spec, _ = sweep_files.load_file(file, assignments)
+    folders = sweep_files.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=address is None)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):

@@ -68,24 +68,28 @@ def _run(
     as_json: bool,
 ) -> None:
     require_locks()
-    from sweep.runner import planning, resuming, session
+    from sweep.runner import sweep_files
 
-    spec, text = planning.load_file(file, changes)
+    spec, text = sweep_files.load_file(file, changes)
+    folders = sweep_files.import_folders(file)
+    goes_on = or_resume and ResultsFolder.exists(results, spec.name)
+    if not detach and not goes_on:
+        startup.announce(describe_work(spec))
+        startup.step(f"checking {spec.trainable}")
+    from sweep.runner import planning, resuming, session  # these take longer than all of the above
+
     if detach:
-        planning.check_trainable(spec, str(file), planning.import_folders(file), here=how.address is None)
+        planning.check_trainable(spec, str(file), folders, here=how.address is None)
         _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
         return
-    if or_resume and ResultsFolder.exists(results, spec.name):
+    if goes_on:
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         startup.close()
         for line in changed:
             click.echo(printable(line), err=True)
-        here = dataclasses.replace(reopened, import_folders=planning.import_folders(file), working_folder=Path.cwd())
+        here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
-    startup.announce(describe_work(spec))
-    startup.step(f"checking {spec.trainable}")
-    folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
     startup.close()
     for note in planning.list_notes(spec, source):

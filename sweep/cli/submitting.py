@@ -256,10 +256,10 @@ def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> li
 
 def checked(file: Path, changes: Sequence[str]) -> Checked:
     """Check a sweep file and its trainable. Raises `InputError`."""
-    from sweep.runner import planning
+    from sweep.runner import planning, sweep_files
 
-    spec, _ = planning.load_file(file, changes)
-    source = planning.check_trainable(spec, str(file), planning.import_folders(file), here=False)
+    spec, _ = sweep_files.load_file(file, changes)
+    source = planning.check_trainable(spec, str(file), sweep_files.import_folders(file), here=False)
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     here, path = Path.cwd().resolve(), file.resolve()
@@ -294,11 +294,11 @@ def submit(
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
-    from sweep.runner import planning, pricing
+    from sweep.runner import planning, pricing, sweep_files
     from sweep.store.remote import local
 
     asked = checked(file, changes)
-    spec, folders = asked.spec, planning.import_folders(file)
+    spec, folders = asked.spec, sweep_files.import_folders(file)
     place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:

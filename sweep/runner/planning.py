@@ -6,7 +6,6 @@ Some settings are known to fail in every trial, even if the trainable reads all 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import spec as specs
 from sweep import standard_hyperparameters
 from sweep.contract import Devices, cpus
 from sweep.doctor import probes
@@ -34,7 +32,7 @@ from sweep.space import Parameter, Space, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_choices
 from sweep.space.early_terminate import Own
 from sweep.space.feasible_points import estimate_feasible_fraction
-from sweep.spec import Spec, yaml_reader
+from sweep.spec import Spec
 from sweep.spec.validation import describe_value
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
@@ -76,38 +74,6 @@ class Plan:
     def gpu_hours(self) -> float | None:
         """GPU-hours of all trials; None if unknown."""
         return pricing.gpu_hours(self.spec, self.price, self.timing)
-
-
-def import_folders(spec_path: Path) -> tuple[Path, ...]:
-    """Return the folders searched for a trainable: the current one, then the sweep file's."""
-    folders = [Path.cwd(), spec_path.resolve().parent]
-    return tuple(dict.fromkeys(folders))
-
-
-def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
-    """Return the sweep that a file describes, and the file's text.
-
-    Raises InputError with all mistakes in the file and the changes; if there are any, also with those of its trainable
-    that can be found without the rest of the file.
-    """
-    text = specs.read_text(path)
-    environment = os.environ.get(yaml_reader.VARIABLE, "")
-    try:
-        return specs.parse_spec(text, str(path), changes, environment), text
-    except InputError as error:
-        more = _find_trainable_mistakes(specs.find_trainable(text, changes, environment), path)
-        raise InputError([*error.problems, *more]) from None
-
-
-def _find_trainable_mistakes(trainable: str, path: Path) -> tuple[Problem, ...]:
-    """Return why a trainable cannot be found; empty if it can, or if the file names none."""
-    if not trainable:
-        return ()
-    try:
-        inspect(trainable, import_folders(path), ())
-    except InputError as error:
-        return tuple(Problem(f"{path}: {p.where}", p.what, p.hint) for p in error.problems)
-    return ()
 
 
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:

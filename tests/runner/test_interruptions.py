@@ -54,7 +54,7 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "runner/planning.py:load_file",
+    "reading the file": "runner/sweep_files.py:load_file",
     "checking": "runner/planning.py:check_trainable",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",

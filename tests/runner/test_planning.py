@@ -11,7 +11,7 @@ from rich.console import Console
 
 from sweep.errors import InputError
 from sweep.render.plans import as_dict, show_plan
-from sweep.runner import planning
+from sweep.runner import planning, sweep_files
 from sweep.runner.planning import Plan, histograms
 from sweep.runner.pricing import Timing
 from sweep.spec import parse_spec
@@ -200,11 +200,11 @@ def test_mistakes_of_a_file_and_of_its_trainable_are_found_together(tmp_path: Pa
     file = tmp_path / "wrong.yaml"
     file.write_text("trainable: nowhere:Thing\nmethod: random\nrun_cap: 2\nepochs: zero\nparameters: {a: {value: 1}}\n")
     with pytest.raises(InputError) as caught:
-        planning.load_file(file, ["metod=grid"])
+        sweep_files.load_file(file, ["metod=grid"])
     told = [problem.where for problem in caught.value.problems]
     assert told[0].endswith("wrong.yaml:4:9")
     assert [where for where in told if where.startswith("--set metod")]
     assert told[-1] == f"{file}: trainable"
     with pytest.raises(InputError) as caught:
-        planning.load_file(file, ["trainable=other:Thing"])
+        sweep_files.load_file(file, ["trainable=other:Thing"])
     assert "other" in caught.value.problems[-1].what

@@ -1,0 +1,45 @@
+"""Reads sweep files. Imports little, so that `run` can say within a moment what it is about to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep import spec as specs
+from sweep.errors import InputError, Problem
+from sweep.spec import Spec, yaml_reader
+
+
+def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
+    """Return the sweep that a file describes, and the file's text.
+
+    Raises InputError with all mistakes in the file and the changes; if there are any, also with those of its trainable
+    that can be found without the rest of the file.
+    """
+    text = specs.read_text(path)
+    environment = os.environ.get(yaml_reader.VARIABLE, "")
+    try:
+        return specs.parse_spec(text, str(path), changes, environment), text
+    except InputError as error:
+        more = _find_trainable_mistakes(specs.find_trainable(text, changes, environment), path)
+        raise InputError([*error.problems, *more]) from None
+
+
+def import_folders(path: Path) -> tuple[Path, ...]:
+    """Return the folders searched for a trainable: the current one, then the sweep file's."""
+    folders = [Path.cwd(), path.resolve().parent]
+    return tuple(dict.fromkeys(folders))
+
+
+def _find_trainable_mistakes(trainable: str, path: Path) -> tuple[Problem, ...]:
+    """Return why a trainable cannot be found; empty if it can, or if the file names none."""
+    from sweep.inspection import inspect
+
+    if not trainable:
+        return ()
+    try:
+        inspect(trainable, import_folders(path), ())
+    except InputError as error:
+        return tuple(Problem(f"{path}: {p.where}", p.what, p.hint) for p in error.problems)
+    return ()
