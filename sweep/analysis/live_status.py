@@ -15,7 +15,18 @@ from statistics import fmean
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
-from sweep.events import WHOLE, EpochReported, Event, Params, Role, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import (
+    WHOLE,
+    EpochReported,
+    Event,
+    Params,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    SteeringEvent,
+    TrialEnded,
+)
 from sweep.prices import COST
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own
@@ -218,7 +229,9 @@ class Standing:
 
     def observe(self, event: Event) -> FinishedTrial | None:
         """Update the state with an event; return the trial that it ended or interrupted, if any."""
-        before, self.last = self.last, event.time
+        before = self.last
+        if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
+            self.last = event.time
         match self._ledger.observe(event):
             case ledger.Reported(trial, report):
                 self._hear(trial, report)
