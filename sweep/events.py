@@ -34,6 +34,10 @@ else:
     Params = Mapping[str, Any]  # msgspec cannot decode a recursive type
 
 
+STEERED_COLUMNS = ("space_version", "enqueued_by", "starred", "note")
+"""Columns of trials that only sweeps have which a person has steered."""
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether ``value`` is a finite number; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -135,6 +139,8 @@ class TrialStarted(Record, frozen=True, kw_only=True):
     parent: int | None = None  # the trial that this one is a copy of, with other parameters
     parent_epoch: int | None = None  # last epoch that it takes over from its parent
     index: int | None = None  # its number in the search, if that is not ``trial``; None for other roles
+    enqueued_by: str | None = None  # who added its configuration; None if sweep has chosen it
+    space_version: int = 0  # how often the space had been changed when its configuration was chosen
 
 
 class EpochReported(Record, frozen=True, kw_only=True):
@@ -240,7 +246,64 @@ class SessionEnded(Record, frozen=True, kw_only=True):
     driven_s: float | None = None  # see `TrialStarted`
 
 
-Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | ModelTested | SessionStarted | SessionEnded
+class NoteWritten(Record, frozen=True, kw_only=True):
+    """A person wrote a note on a trial, or on the sweep; it replaces the earlier one, and an empty text removes it."""
+
+    trial: int | None = None  # None: the note is on the sweep
+    text: str
+    request: str  # identifies the command that asked for it, so that nothing is done twice
+    by: str = ""  # name of the user
+    time: float
+    driven_s: float | None = None  # see `TrialStarted`; None if no session was running, as in the events below
+
+
+class TrialStarred(Record, frozen=True, kw_only=True):
+    """A person gave a trial a star, or took it away."""
+
+    trial: int
+    starred: bool = True
+    request: str
+    by: str = ""
+    time: float
+    driven_s: float | None = None
+
+
+class ConfigurationsEnqueued(Record, frozen=True, kw_only=True):
+    """A person added configurations to the search, which are tried next."""
+
+    configurations: tuple[Params, ...]
+    request: str
+    by: str = ""
+    time: float
+    driven_s: float | None = None
+
+
+class SweepChanged(Record, frozen=True, kw_only=True):
+    """A person changed the sweep file; it holds from here on."""
+
+    settings: Mapping[str, Any]  # the new values of the changed top-level keys of the resolved file; None: removed
+    dropped: tuple[Params, ...] = ()  # added configurations that have not started and are not in the new space
+    request: str
+    by: str = ""
+    time: float
+    driven_s: float | None = None
+
+
+SteeringEvent: TypeAlias = NoteWritten | TrialStarred | ConfigurationsEnqueued | SweepChanged
+"""What a person does with a sweep while it runs or afterwards."""
+
+Event: TypeAlias = (
+    TrialStarted
+    | EpochReported
+    | TrialEnded
+    | ModelTested
+    | SessionStarted
+    | SessionEnded
+    | NoteWritten
+    | TrialStarred
+    | ConfigurationsEnqueued
+    | SweepChanged
+)
 
 
 FORMAT = 1

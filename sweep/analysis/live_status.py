@@ -16,6 +16,7 @@ from statistics import fmean
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
+from sweep.events import (
     ON_REQUEST,
     WHOLE,
     EpochReported,
@@ -25,6 +26,30 @@ from sweep.events import (
     SessionEnded,
     SessionStarted,
     Status,
+    SteeringEvent,
+    TrialEnded,
+)
+    WHOLE,
+    EpochReported,
+    Event,
+    Params,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+from sweep.events import (
+    ON_REQUEST,
+    WHOLE,
+    EpochReported,
+    Event,
+    Params,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    SteeringEvent,
+    TrialEnded,
+)
     TrialEnded,
 )
 from sweep.prices import COST
@@ -230,7 +255,9 @@ class Standing:
 
     def observe(self, event: Event) -> FinishedTrial | None:
         """Update the state with an event; return the trial that it ended or interrupted, if any."""
-        before, self.last = self.last, event.time
+        before = self.last
+        if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
+            self.last = event.time
         match self._ledger.observe(event):
             case ledger.Reported(trial, report):
                 self._hear(trial, report)

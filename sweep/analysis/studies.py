@@ -92,8 +92,21 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
             metrics=trial.metrics,
             epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
-            notes=make_trial_attributes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
+            notes={
+                **make_trial_attributes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, trial.params),
+                **list_marks(trial.note, starred=trial.starred),
+            },
         )
+
+
+def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
+    """Return the attributes of a trial that a person has made; none without."""
+    marks: dict[str, Value] = {}
+    if note:
+        marks["note"] = note
+    if starred:
+        marks["starred"] = True
+    return marks
 
 
 def make_trial_attributes(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from sweep.events import NULL_PARAMS, Role, Status, Value
+from sweep.events import NULL_PARAMS, STEERED_COLUMNS, Role, Status, Value
 from sweep.prices import COST
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import Objectives, SweepInfo
@@ -46,6 +46,10 @@ class Trial(Struct, frozen=True, kw_only=True):
     data: str | None = None  # fingerprint of the data
     data_reads: str | None = None  # see `Facts.data_reads`
     accumulate: int | None = None  # micro-batches that each batch was split into after running out of memory
+    space_version: int = 0  # how often the space had been changed when its configuration was chosen
+    enqueued_by: str | None = None  # who added its configuration; None if sweep has chosen it
+    starred: bool = False  # by a person
+    note: str = ""  # by a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
     columns["sweep"] = [name] * read_tables.trials.num_rows
     nulls = reading.read_columns(read_tables.trials, [NULL_PARAMS]).get(NULL_PARAMS)
     # older tables may lack these columns
-    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads"):
+    for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads", *STEERED_COLUMNS):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = []
     for prefix, group in groups.items():
@@ -109,6 +113,7 @@ _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
     *("role", "parent", "parent_epoch", "data", "data_reads"),
+    *STEERED_COLUMNS,
 )
 _GROUPS = ("param.", "metric.", "best.", "test.")
 _FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")
@@ -120,6 +125,9 @@ def _trial(row: Sequence[object]) -> Trial:
     known = dict(zip(_FIELDS, row, strict=True))
     known["status"] = _STATUSES[known["status"]]
     known["role"] = _ROLES[known["role"] or Role.SEARCH]
+    known["space_version"] = known["space_version"] or 0
+    known["starred"] = bool(known["starred"])
+    known["note"] = known["note"] or ""
     return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
 
 

@@ -400,6 +400,8 @@ class SweepSummary:
     fresh: int = 0  # number of trials that train finalists with fresh seeds
     other_data: str = ""  # the warning that its trials have seen different data
     other_code: str = ""  # in what its trainings differ besides parameters, such as code
+    note: str = ""  # by a person
+    queued: int = 0  # number of configurations that a person has added and that have not started
 
 
 def listed_sweeps(results_dir: Path) -> list[SweepSummary]:
@@ -436,6 +438,8 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         cost=sweep.cost,
         other_data=warn_about_different_data(sweep.trials),
         other_code=ranking.other_code,
+        note=sweep.history.note,
+        queued=len(sweep.history.queue),
     )
 
 

@@ -69,6 +69,7 @@ def status(
     total, written = summary.total, summary.written
     lines = _describe_trials(summary, reopened.spec, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
+    lines += _describe_steering(summary)
     if summary.other_data:
         lines.append(f"data     {summary.other_data}")
     if summary.other_code:
@@ -105,6 +106,16 @@ def _describe_trials(summary: SweepSummary, spec: Spec, total: int | None) -> li
     if summary.best is not None:
         verdict = f" ({summary.verdict})" if summary.verdict else ""
         lines.append(f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}")
+    return lines
+
+
+def _describe_steering(summary: SweepSummary) -> list[str]:
+    """Return lines about what people have done with the sweep."""
+    lines = []
+    if summary.queued:
+        lines.append(f"queued   {counted(summary.queued, 'added configuration')}")
+    if summary.note:
+        lines.append(f"note     {summary.note}")
     return lines
 
 

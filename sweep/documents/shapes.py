@@ -176,6 +176,24 @@ class StoppedDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NotedDocument(Document):
+    """A note that was written; with an empty text it was removed."""
+
+    sweep: str
+    trial: int | None  # null: the note is on the sweep
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StarredDocument(Document):
+    """A trial that was given a star, or from which it was taken away."""
+
+    sweep: str
+    trial: int
+    starred: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class SubmittedDocument(Document):
     """A sweep that was submitted to a cluster; with ``--wait``, ``state`` is the last state of its job."""
 

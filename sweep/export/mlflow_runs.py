@@ -161,6 +161,7 @@ class _Export:
             "sweep.status": trial.status.value,
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
+            **({"mlflow.note.content": run.trial.note} if run.trial.note else {}),
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
         created = self._client.create_run(self._experiment, _ms(run.started), _shorten_tags(tags), name)

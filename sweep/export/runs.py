@@ -16,7 +16,7 @@ import numpy as np
 from sweep.analysis import Sweep, Trial, make_sweep
 from sweep.analysis.ranking import Ranking, rank
 from sweep.errors import InputError
-from sweep.events import Params
+from sweep.events import STEERED_COLUMNS, Params
 from sweep.store import reading
 from sweep.store.columns import NOT_MEASURED
 from sweep.store.disk import replacing, storing
@@ -41,7 +41,7 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
 
 _FACTS = (
     *("node", "devices", "strategy", "precision", "num_replicas", "reproducible", "accumulate"),
-    *("data", "checkpoint", "memo", "error"),
+    *("data", "checkpoint", "memo", "error", *STEERED_COLUMNS),
 )
 
 

@@ -133,7 +133,7 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
         run_group=encodable(sweep.name)[:128],
         job_type="trial",
         display_name=f"{encodable(sweep.name)[:100]}-{trial.trial:05d}",
-        notes=encodable(trial.status_reason),
+        notes=encodable("; ".join(text for text in (trial.note, trial.status_reason) if text)),
         tags=[trial.status.value, f"repeat-{trial.repeat}"],
         host=encodable(str(run.facts.get("node", ""))),
     )

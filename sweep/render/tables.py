@@ -135,6 +135,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         "rank": [str(row.rank) for row in rows],
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
+        **_marks([row.trials for row in rows]),
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_format_parts(row) for row in rows],
@@ -146,6 +147,44 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         interval_column = f"95 % of {metric}" if at else "95 %"
         columns[interval_column] = [_format_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
+
+
+NOTE_LENGTH = 40
+"""Number of characters of a note in a table."""
+
+
+def _marks(rows: Sequence[Sequence[Trial]]) -> dict[str, list[str]]:
+    """Return the columns with stars, notes and who has added each configuration, of the trials of each row.
+
+    A column is left out if nothing stands in it. The space is numbered by how often it had been changed.
+    """
+    columns = {
+        "star": [_format_star(trials) for trials in rows],
+        "added by": [_format_adder(trials) for trials in rows],
+        "space": [_format_space_version(trials) for trials in rows],
+        "note": [_format_notes(trials) for trials in rows],
+    }
+    return {name: cells for name, cells in columns.items() if any(cells)}
+
+
+def _format_star(trials: Sequence[Trial]) -> str:
+    has_star = any(trial.starred for trial in trials)
+    return "*" if has_star else ""
+
+
+def _format_adder(trials: Sequence[Trial]) -> str:
+    return next((trial.enqueued_by for trial in trials if trial.enqueued_by), "")
+
+
+def _format_notes(trials: Sequence[Trial]) -> str:
+    notes = [trial.note for trial in trials if trial.note]
+    return shortened("; ".join(notes), NOTE_LENGTH)
+
+
+def _format_space_version(trials: Sequence[Trial]) -> str:
+    """Return the number of the space from which a configuration was drawn; "" for the first one."""
+    version = min((trial.space_version for trial in trials), default=0)
+    return str(version) if version else ""
 
 
 def _optional(value: object) -> str:
@@ -196,6 +235,7 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
     """Tabulate trials in the order of their start, with the parameters in which they differ."""
     columns = {
         "trial": [str(trial.trial) for trial in trials],
+        **_marks([(trial,) for trial in trials]),
         "status": [trial.status.value for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
         metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
@@ -219,6 +259,7 @@ def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
             "by trial": [_optional(row.best_trial) for row in rows],
             "started": [_moment(row.started) for row in rows],
             "took": [_duration(row.duration_s) for row in rows],
+            "note": [shortened(row.note, NOTE_LENGTH) for row in rows],
             "reason": [row.reason for row in rows],
         }
     )

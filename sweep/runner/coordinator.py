@@ -23,6 +23,7 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
+from sweep.runner.steering import Request, make_event
 from sweep.runner.trials import (
     AuxiliaryTrials,
     NextTrial,
@@ -47,6 +48,7 @@ from sweep.store.ledger import (
     Reported,
     SessionChange,
     Started,
+    Steered,
     number_in_search,
 )
 from sweep.store.log import Log
@@ -460,6 +462,16 @@ class Coordinator:
         if now or not open_trial.has_worker:
             self._dismiss(open_trial, open_trial.dismissed())
 
+    def steer(self, request: Request) -> bool:
+        """Carry out a person's request, unless that was done before; return whether it is logged.
+
+        Raises:
+            InputError: if it is refused.
+        """
+        if request.id in self._ledger.requests:
+            return True
+        return self._emit([make_event(request, self._spec.name, self._ledger)])
+
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
 
@@ -586,7 +598,7 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._auxiliary.observe(change)
         verdict, heard = None, number_in_search(change)
-        has_ended_before = not isinstance(change, SessionChange) and change.trial.reopened
+        has_ended_before = not isinstance(change, SessionChange | Steered) and change.trial.reopened
         if heard and not has_ended_before:
             self._searcher.observe(heard)
             verdict = self._scheduler.observe(heard)

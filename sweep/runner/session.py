@@ -21,7 +21,18 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InterruptedByUser, StoppedAtOnce, StoreError, SweepError
 from sweep.events import EpochReported, Event, TrialEnded, Value
 from sweep.inspection import Source
-from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests, without_effect
+from sweep.runner import (
+    Options,
+    Outcome,
+    View,
+    connecting,
+    methods,
+    planning,
+    restoring,
+    steering_requests,
+    stop_requests,
+    without_effect,
+)
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.notifying import check_variables, list_notifiers
@@ -175,6 +186,7 @@ class Session:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stop_requests.take_requests(folder)  # requests to a process that has ended
+            steering_requests.forget_answers(folder)
             _clean(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
@@ -278,6 +290,7 @@ class Session:
                 again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
                 if options.retry_failed:
                     view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
+                steering_requests.carry_out_requests(folder, coordinator.steer)  # left by a session that was killed
                 try:
                     if not coordinator.stopping:
                         backend.train(coordinator)

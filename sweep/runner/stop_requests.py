@@ -15,6 +15,7 @@ from sweep.errors import RefusedError, StoppedAtOnce, StoreError
 from sweep.events import ON_REQUEST
 from sweep.runner import View
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.steering_requests import carry_out_requests
 from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
@@ -123,6 +124,7 @@ class Ending:
                 if self._view is not None:
                     self._view.say("stopping after the running epochs, as `sweep stop` asks")
                 coordinator.stop(ON_REQUEST, asked=True)
+        carry_out_requests(self._folder, coordinator.steer)
         if self.lost and self._embedded:
             raise StoppedAtOnce(self.lost)
 

@@ -27,7 +27,7 @@ from sweep.space.domains import Categorical, Range, key, list_choices, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import INFEASIBLE, Objective
-from sweep.store.ledger import Ledger, Reported, SessionChange, TrialState
+from sweep.store.ledger import Ledger, Reported, SessionChange, Steered, TrialState
 
 FACTORS = (0.8, 1.2)
 """Factors by which numbers are perturbed. A choice is replaced by the one before or after it."""
@@ -102,7 +102,7 @@ class Population:
 
     def observe(self, event: Event) -> None:
         change = self._ledger.observe(event)
-        if isinstance(change, SessionChange):
+        if isinstance(change, SessionChange | Steered):
             return
         trial = change.trial
         trained = isinstance(change, Reported) and change.event.memo is None

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.events import (
+    STEERED_COLUMNS,
     EpochReported,
     Event,
     ModelTested,
     SessionStarted,
     Status,
+    SteeringEvent,
     TrialEnded,
     TrialStarted,
     Value,
@@ -89,20 +91,21 @@ class Objects(Generic[T]):
 TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "data_reads", "memo"),
+    *("enqueued_by", "note"),
 )
 OF_COPIES = ("parent", "parent_epoch")  # columns that only populations have
 TRIAL_INTEGERS = (
     *("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs"),
-    *OF_COPIES,
+    *("space_version", *OF_COPIES),
 )
-TRIAL_FLAGS = ("reproducible",)
+TRIAL_FLAGS = ("reproducible", "starred")
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
 ADDED_UP = (ENERGY, COST)  # measures of epochs that are summed for trials
 CO2 = "co2_g"
 LAST_OF_TRIALS = (
     *("node", "devices", "strategy", "num_replicas", "reproducible", "precision", "accumulate", "data", "data_reads"),
-    *("examples_per_s", "checkpoint", "memo", "memo_epochs", *OF_COPIES, "error"),
+    *("examples_per_s", "checkpoint", "memo", "memo_epochs", *OF_COPIES, *STEERED_COLUMNS, "error"),
 )
 """The last columns of the trials, in this order; some exist only in some sweeps."""
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
@@ -149,7 +152,9 @@ class ActiveTime:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Observe the next event."""
+        """Observe the next event; what a person does takes no time."""
+        if isinstance(event, SteeringEvent):
+            return
         if isinstance(event, SessionStarted):
             self.earlier_s, self.session_s, self.began = self.total_s, 0.0, event.time
         elif not isinstance(event, ModelTested) and event.driven_s is not None:
@@ -203,6 +208,9 @@ class TrialRows:
         if event.parent is not None and event.parent_epoch is not None:
             self.integers["parent"].set(row, event.parent)
             self.integers["parent_epoch"].set(row, event.parent_epoch)
+        if event.space_version:
+            self.integers["space_version"].set(row, event.space_version)
+        self.texts["enqueued_by"].set(row, event.enqueued_by)
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
         moment = self._moment(event)
@@ -262,6 +270,12 @@ class TrialRows:
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
         self._end_times(row, event, moment)
+
+    def mark(self, trial: TrialState) -> None:
+        """Record the note and the star of a trial."""
+        row = self.row[trial.number]
+        self.texts["note"].set(row, trial.note or None)
+        self.flags["starred"].set(row, trial.starred)
 
     def test(self, trial: TrialState) -> None:
         """Record the metrics of a trial on the test data."""

@@ -24,6 +24,8 @@ from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
 LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
+BRIEF_LOCK_S = 60.0  # longer than a command takes that only appends an event to the log
+_BRIEF = "a command of "  # how a holder begins that will release the lock at once
 
 
 class _Inside:
@@ -197,11 +199,11 @@ class ResultsFolder:
             remote.pull(self.path, store)
 
     @contextmanager
-    def lock(self, sync_s: float = 2.0) -> Iterator[remote.Writer | None]:
+    def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[remote.Writer | None]:
         """Ensure inside the block that no other process runs this sweep; the lock ends with its process.
 
         Yield the writer that uploads the log to the object store, at most ``sync_s`` seconds late, or None without a
-        store.
+        store. ``brief``: the block only appends to the log, so that others wait for the lock instead of giving up.
 
         Raises:
             RefusedError: naming the process that holds the lock.
@@ -211,17 +213,13 @@ class ResultsFolder:
         with storing(self.path / "lock"):
             file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            for attempt in range(LOCK_ATTEMPTS):
-                if lock(file):
-                    break
-                if attempt + 1 == LOCK_ATTEMPTS:
-                    raise RefusedError.one(
-                        str(self.path), f"the sweep is being run by {self._owner()}", "stop that one first"
-                    )
-                time.sleep(0.05)
+            self._await_lock(file)
             with storing(self.path / "lock"):
+                holder = f"process {os.getpid()} on {socket.gethostname()}\n"
+                if brief:
+                    holder = _BRIEF + holder
                 os.ftruncate(file, 0)
-                os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+                os.pwrite(file, holder.encode(), 0)
             if (store := self.store) is None:
                 yield None
             else:
@@ -229,6 +227,18 @@ class ResultsFolder:
                     yield writer
         finally:
             os.close(file)
+
+    def _await_lock(self, file: int) -> None:
+        """Take the lock, after waiting for holders that release it at once. Raises `RefusedError`."""
+        since = time.monotonic()
+        attempts = 0
+        while not lock(file):
+            attempts += 1
+            waits = self._owner().startswith(_BRIEF) and time.monotonic() - since < BRIEF_LOCK_S
+            if attempts >= LOCK_ATTEMPTS and not waits:
+                what = f"the sweep is being run by {self._owner()}"
+                raise RefusedError.one(str(self.path), what, "stop that one first")
+            time.sleep(0.05)
 
     def is_running(self) -> bool:
         """Return whether a living process runs the sweep, on this machine or, with a store, on any."""

@@ -7,11 +7,12 @@ trials, or acts on the changes that it returns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import structs
 
@@ -19,17 +20,23 @@ from sweep.errors import StoreError
 from sweep.events import (
     ON_REQUEST,
     UNFINISHED,
+    ConfigurationsEnqueued,
     EpochReported,
     Event,
     Facts,
     ModelTested,
+    NoteWritten,
     Params,
     Role,
     SessionEnded,
     SessionStarted,
     Status,
+    SteeringEvent,
+    SweepChanged,
     TrialEnded,
+    TrialStarred,
     TrialStarted,
+    convert_to_json_types,
 )
 from sweep.store import log
 
@@ -53,6 +60,8 @@ class TrialState:
     retries: int = 0  # retries since it started or was last reopened
     reopened: bool = False  # it had failed permanently and was tried again
     tested: Mapping[str, float] = field(default_factory=dict)  # metrics on the test data
+    note: str = ""  # by a person; "" without one
+    starred: bool = False  # by a person
 
     @property
     def number(self) -> int:
@@ -142,8 +151,26 @@ class SessionChange(NamedTuple):
     event: SessionStarted | SessionEnded
 
 
-Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | SessionChange
-"""The meaning of an event; all except `SessionChange` concern a trial."""
+class Steered(NamedTuple):
+    """A person steered the sweep: with a note, a star, further configurations, or changes of the sweep file."""
+
+    event: SteeringEvent
+
+
+Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | SessionChange | Steered
+"""The meaning of an event; all except `SessionChange` and `Steered` have a trial."""
+
+
+class Queued(NamedTuple):
+    """A configuration that a person has added, and that person's user name."""
+
+    params: Params
+    by: str
+
+
+def format_configuration(params: Params) -> str:
+    """Return a configuration as a text that is the same for equal configurations."""
+    return json.dumps(convert_to_json_types(params), sort_keys=True)
 
 
 class Ledger:
@@ -154,6 +181,14 @@ class Ledger:
 
     def __init__(self, *, keep_epochs: bool = True) -> None:
         self.trials: dict[int, TrialState] = {}
+        self.requests: set[str] = set()
+        """Those that were carried out."""
+        self.note = ""
+        """On the sweep, by a person."""
+        self.queue: dict[str, Queued] = {}
+        """Configurations that a person has added and that have not started, first come first."""
+        self.changes: list[Mapping[str, Any]] = []
+        """The settings of each `SweepChanged` so far."""
         self._keep_epochs = keep_epochs
 
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
@@ -175,6 +210,8 @@ class Ledger:
                 if number in self.trials:
                     raise OutOfOrder(f"trial {number} was started before")
                 trial = self.trials[number] = TrialState(event)
+                if event.enqueued_by is not None:
+                    self.queue.pop(format_configuration(event.params), None)
                 return Started(trial, event)
             case TrialEnded():
                 return self._end(event)
@@ -184,6 +221,8 @@ class Ledger:
                 return Tested(trial, event)
             case SessionStarted() | SessionEnded():
                 return SessionChange(event)
+            case NoteWritten() | TrialStarred() | ConfigurationsEnqueued() | SweepChanged():
+                return self._steer(event)
         raise TypeError(f"{event!r} is no event")
 
     def _report(self, event: EpochReported) -> Reported:
@@ -216,6 +255,27 @@ class Ledger:
             return Interrupted(trial, event)
         return Ended(trial, event)
 
+    def _steer(self, event: SteeringEvent) -> Steered:
+        """Carry out what a person did. No request is carried out twice."""
+        if event.request in self.requests:
+            raise OutOfOrder(f"request {event.request} was carried out before")
+        match event:
+            case NoteWritten(trial=None, text=text):
+                self.note = text
+            case NoteWritten(trial=int(number), text=text):
+                self._find(number).note = text
+            case TrialStarred(trial=number, starred=starred):
+                self._find(number).starred = starred
+            case ConfigurationsEnqueued():
+                for params in event.configurations:
+                    self.queue[format_configuration(params)] = Queued(params, event.by)
+            case SweepChanged():
+                self.changes.append(event.settings)
+                for params in event.dropped:
+                    self.queue.pop(format_configuration(params), None)
+        self.requests.add(event.request)
+        return Steered(event)
+
     def _find(self, number: int) -> TrialState:
         trial = self.trials.get(number)
         if trial is None:
@@ -224,9 +284,14 @@ class Ledger:
 
 
 def number_in_search(change: Change) -> Event | None:
-    """Return the event with its trial's number in the search; None if the trial is not part of the search."""
+    """Return the event with its trial's number in the search; None if it is not about a trial of the search.
+
+    Events of sessions stay as they are.
+    """
     if isinstance(change, SessionChange):
         return change.event
+    if isinstance(change, Steered):
+        return None
     trial, event = change
     place = trial.place
     if place is None:

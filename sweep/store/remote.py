@@ -237,14 +237,41 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
             store.delete(entry.key for entry in store.entries())
 
 
-def ask(store: ObjectStore, request: str) -> None:
+LASTING = "steer-"
+"""Prefix of requests that the next process takes if the present one does not; others concern the present one alone."""
+
+
+def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
     """Leave a request for the process that runs the sweep, wherever it is."""
-    store.put(f"requests/{request}", b"")
+    store.put(f"requests/{request}", content)
+
+
+def is_asked(store: ObjectStore, request: str) -> bool:
+    """Return whether a request was not taken yet."""
+    return store.get(f"requests/{request}") is not None
+
+
+def answer(store: ObjectStore, name: str, content: bytes) -> None:
+    """Answer a request of another machine."""
+    store.put(f"answers/{name}", content)
+
+
+def take_answer(store: ObjectStore, name: str) -> bytes | None:
+    """Return and delete an answer; None if there is none."""
+    found = store.get(f"answers/{name}")
+    if found is None:
+        return None
+    store.delete([f"answers/{name}"])
+    return found[0]
 
 
 def withdraw_stored_request(store: ObjectStore, request: str) -> None:
     """Delete a request that was not taken."""
     store.delete([f"requests/{request}"])
+
+
+def _is_lasting(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(LASTING)
 
 
 class Writer:
@@ -398,7 +425,8 @@ class Writer:
             break
         self._known.write(self._folder)
         self._loose, self._loose_at = self._known.segments, self._known.bytes
-        self._store.delete(entry.key for entry in self._store.entries("requests"))  # for the former holder
+        for_former_holder = [entry.key for entry in self._store.entries("requests") if not _is_lasting(entry.key)]
+        self._store.delete(for_former_holder)
 
     def _take(self) -> None:
         seen, since = "", time.monotonic()
@@ -439,9 +467,13 @@ class Writer:
 
     def _hear_requests(self) -> None:
         for entry in self._store.entries("requests"):
+            found = self._store.get(entry.key)
+            if found is None:  # withdrawn
+                continue
             requests = self._folder / "requests"
             requests.mkdir(exist_ok=True)
-            (requests / entry.key.rpartition("/")[2]).touch()
+            with replacing(requests / entry.key.rpartition("/")[2]) as path:
+                path.write_bytes(found[0])
             self._store.delete([entry.key])
 
     def stop_threads(self) -> None:

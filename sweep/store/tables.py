@@ -18,7 +18,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import NULL_PARAMS, UNFINISHED, Event, SessionEnded, SessionStarted, convert_to_json_types
+from sweep.events import (
+    NULL_PARAMS,
+    STEERED_COLUMNS,
+    UNFINISHED,
+    Event,
+    NoteWritten,
+    SessionEnded,
+    SessionStarted,
+    SteeringEvent,
+    TrialStarred,
+    convert_from_json_types,
+    convert_to_json_types,
+)
 from sweep.store import ledger, log
 from sweep.store.columns import (
     ADDED_UP,
@@ -35,7 +47,19 @@ from sweep.store.columns import (
 )
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, SessionChange, Started, Tested
+from sweep.store.ledger import (
+    Ended,
+    Interrupted,
+    Ledger,
+    Queued,
+    Reopened,
+    Reported,
+    SessionChange,
+    Started,
+    Steered,
+    Tested,
+    format_configuration,
+)
 from sweep.store.sweep_info import VERSION, Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -62,6 +86,9 @@ class History:
     session_s: float = 0.0  # of the last session
     began: float | None = None  # see `ActiveTime`
     layout: int = 0  # the `LAYOUT` with which the tables were made
+    note: str = ""  # on the sweep, by a person
+    changes: Sequence[Mapping[str, Any]] = ()  # the ``settings`` of each `SweepChanged`, as JSON types
+    queue: Sequence[tuple[Mapping[str, Any], str]] = ()  # added configurations that have not started, and who did it
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +148,10 @@ class TableBuilder:
                 self._sessions.append((place, self._trials.earlier_s))
             case SessionChange(SessionEnded(reason=reason)):
                 self._ended = reason
+            case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
+                self._trials.mark(self._ledger.trials[number])
+        if isinstance(event, SteeringEvent):  # not part of the time in which the sweep ran
+            return
         self._active.observe(event)
         self._started = event.time if self._started is None else self._started
         self._last = event.time if self._last is None else max(self._last, event.time)
@@ -142,6 +173,12 @@ class TableBuilder:
         self._started, self._last, self._ended = history.started, history.last, history.ended
         self._trials.pauses_s, self._trials.earlier_s = pauses_s, earlier_s
         self._sessions = list(history.sessions)
+        self._ledger.note = history.note
+        self._ledger.changes = [_decode_settings(settings) for settings in history.changes]
+        self._ledger.queue.clear()
+        for params, by in history.queue:
+            known = _decode_settings(params)
+            self._ledger.queue[format_configuration(known)] = Queued(known, by)
         self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
@@ -161,6 +198,9 @@ class TableBuilder:
             unfinished=unfinished,
             version=VERSION,
             layout=LAYOUT,
+            note=self._ledger.note,
+            changes=[_encode_settings(settings) for settings in self._ledger.changes],
+            queue=[(_encode_settings(params), by) for params, by in self._ledger.queue.values()],
         )
 
     def tables(self) -> Tables:
@@ -186,6 +226,7 @@ class TableBuilder:
         absent = {name for name in OF_COPIES if not rows.integers[name].any}
         if not any(rows.texts["data_reads"].filled(count)):
             absent.add("data_reads")
+        absent |= {name for name in STEERED_COLUMNS if available[name].null_count == count}
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
@@ -248,6 +289,14 @@ class TableBuilder:
             **{column_of_measure(name): _make_number_array(column, count) for name, column in rows.measures.items()},
         }
         return _make_table(columns, {}).take(of_numbers(order))
+
+
+def _encode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: convert_to_json_types(value) for key, value in settings.items()}
+
+
+def _decode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: convert_from_json_types(value) for key, value in settings.items()}
 
 
 def of_log(folder: ResultsFolder) -> Tables:

@@ -132,6 +132,8 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
         yield "started", moment(history.started)
     if account.lasted_s is not None:
         yield "took", duration(account.lasted_s)
+    if history.note:
+        yield "note", printable(history.note)
     yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
 
 

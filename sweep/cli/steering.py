@@ -1,0 +1,100 @@
+"""``note`` and ``star``: what a person does with a sweep, whether it runs or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.cli import options, submitting
+from sweep.errors import InputError
+from sweep.text import printable
+
+if TYPE_CHECKING:
+    from sweep.documents.shapes import Document
+    from sweep.events import SteeringEvent
+    from sweep.runner.steering import Act
+    from sweep.store.folder import ResultsFolder
+
+MOST_CHARACTERS = 10_000  # of a note
+
+
+def _steering(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare the arguments and options of a command that steers a sweep, and pass it the sweep's folder."""
+
+    @wraps(command)
+    def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
+        from sweep.store.folder import ResultsFolder
+
+        if address is not None:
+            results, sweep = submitting.results_of(sweep, address, as_json=True)
+        command(ResultsFolder.open(results, sweep), **given)
+
+    for declare in (options.as_json, options.dashboard, options.results):
+        with_folder = declare(with_folder)
+    return with_folder
+
+
+def _carry_out(folder: ResultsFolder, act: Act) -> SteeringEvent:
+    """Have an act carried out, by the process that runs the sweep or here."""
+    from sweep.runner.steering_requests import steer
+
+    return steer(folder, act)
+
+
+def _print_result(line: str, found: Document, *, as_json: bool) -> None:
+    from sweep.render import document
+
+    click.echo(document(found) if as_json else printable(line))
+
+
+@click.command()
+@click.argument("sweep")
+@click.argument("words", nargs=-1, required=True, metavar="[TRIAL] TEXT")
+@_steering
+def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
+    """Write a note on a sweep or on one of its trials.
+
+    It replaces the earlier one; an empty text removes it.
+    """
+    from sweep.documents.shapes import NotedDocument
+    from sweep.runner.steering import Note
+
+    trial, text = _read_note(words)
+    _carry_out(folder, Note(text, trial))
+    on = folder.name if trial is None else f"trial {trial} of {folder.name}"
+    line = f"noted on {on}" if text else f"the note on {on} is removed"
+    _print_result(line, NotedDocument(sweep=folder.name, trial=trial, text=text), as_json=as_json)
+
+
+def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
+    """Return the trial, None for the sweep, and the text."""
+    *trial, text = words
+    if len(trial) > 1:
+        raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")
+    if len(text) > MOST_CHARACTERS:
+        raise InputError.one("TEXT", f"{len(text):,} characters, expected at most {MOST_CHARACTERS:,}")
+    if not trial:
+        return None, text
+    if not trial[0].isdecimal():
+        raise InputError.one("TRIAL", f"{trial[0]!r}, expected the number of a trial", "put the text in quotes")
+    return int(trial[0]), text
+
+
+@click.command()
+@click.argument("sweep")
+@click.argument("trial", type=click.IntRange(min=0))
+@click.option("--remove", is_flag=True, help="Take the star away.")
+@_steering
+def star(folder: ResultsFolder, trial: int, remove: bool, as_json: bool) -> None:
+    """Give a trial a star, which tables and the report show."""
+    from sweep.documents.shapes import StarredDocument
+    from sweep.runner.steering import Star
+
+    _carry_out(folder, Star(trial, starred=not remove))
+    line = f"trial {trial} of {folder.name} has {'no' if remove else 'a'} star"
+    found = StarredDocument(sweep=folder.name, trial=trial, starred=not remove)
+    _print_result(line, found, as_json=as_json)

@@ -1,0 +1,239 @@
+"""Passes the requests of `steering` to the process that runs a sweep, as files in its folder, and waits for the answer.
+
+A request that is carried out is an event of the log; one that is refused is answered by a file. The request is deleted
+afterwards. If the process is killed in between, the log tells the next one that the request was carried out. So none is
+carried out twice, and none is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sweep.errors import InputError, Problem, RefusedError, StoreError, SweepError, UnknownNameError
+from sweep.events import SteeringEvent
+from sweep.runner.steering import Act, Request, make_event, make_request
+from sweep.store import log as store_log
+from sweep.store import remote
+from sweep.store.disk import replacing, storing
+from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger, naming
+from sweep.store.log import Log
+from sweep.store.object_store import StoreAway
+
+LOOK_S, LOOK_AFAR_S = 0.1, 1.0
+_REQUESTS, _ANSWERS = remote.LASTING, "answer-"
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    exit_code: int
+    problems: tuple[Problem, ...]
+
+
+def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
+    """Have an act carried out, by the process that runs the sweep or here, and return its event.
+
+    Raises:
+        InputError: if it is refused.
+        StoreError: if the log cannot be read or written.
+    """
+    request = make_request(act)
+    watched = _WatchedLog(folder)
+    asked = False
+    try:
+        while True:
+            if not folder.is_running():
+                with suppress(_Taken):
+                    return _carry_out_here(folder, request)
+            if not asked or not _is_pending(folder, request):
+                event, refusal = watched.find(request), _find_answer(folder, request)
+                if event is not None:
+                    return event
+                if refusal is not None:
+                    raise refusal
+                leave_request(folder, request)
+                asked = True
+            time.sleep(LOOK_S if folder.runs_here else LOOK_AFAR_S)
+            with suppress(StoreAway):  # the next attempt may succeed
+                folder.refresh()
+    finally:
+        withdraw_request(folder, request)
+
+
+class _Taken(Exception):
+    """Another process has begun to run the sweep."""
+
+
+def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
+    """Append the event of a request to the log of a sweep that no process runs.
+
+    Raises:
+        _Taken: if a process runs it after all.
+    """
+    try:
+        with folder.lock(brief=True) as copy:
+            return _append(folder, request, copy)
+    except RefusedError as error:
+        if folder.is_running():
+            raise _Taken from error
+        raise
+
+
+def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
+    ledger = Ledger(keep_epochs=False)
+    for change, _ in ledger.follow(folder.log):
+        event = change.event
+        if isinstance(event, SteeringEvent) and event.request == request.id:
+            return event  # a process has carried it out, and has ended since
+    made = make_event(request, folder.name, ledger)
+    with Log(folder.log, copy=copy) as log:
+        log.append([made])
+    return made
+
+
+@dataclass(slots=True)
+class _WatchedLog:
+    """Finds the event of a request in a log that grows."""
+
+    folder: ResultsFolder
+    offset: int = 0
+
+    def find(self, request: Request) -> SteeringEvent | None:
+        """Return the event that carries out the request, if it is among those that were not looked at before."""
+        if not self.folder.log.exists():
+            return None
+        with naming(self.folder.log):
+            for event, end in store_log.read_with_ends(self.folder.log, self.offset):
+                self.offset = end
+                if isinstance(event, SteeringEvent) and event.request == request.id:
+                    return event
+        return None
+
+
+# ---- files
+
+
+def _file_name(request: Request) -> str:
+    return f"{_REQUESTS}{request.id}.json"
+
+
+def leave_request(folder: ResultsFolder, request: Request) -> None:
+    """Leave a request for the process that runs the sweep, here or elsewhere. Raises `StoreError`."""
+    content = msgspec.json.encode(request)
+    if (store := folder.store) is not None and not folder.runs_here:
+        remote.ask(store, _file_name(request), content)
+        return
+    with storing(folder.requests):
+        folder.requests.mkdir(exist_ok=True)
+        with replacing(folder.requests / _file_name(request)) as aside:
+            aside.write_bytes(content)
+
+
+def _is_pending(folder: ResultsFolder, request: Request) -> bool:
+    """Return whether nobody has taken a request yet."""
+    if (folder.requests / _file_name(request)).exists():
+        return True
+    if (store := folder.store) is None or folder.runs_here:
+        return False
+    try:
+        return remote.is_asked(store, _file_name(request))
+    except StoreAway:
+        return True
+
+
+def withdraw_request(folder: ResultsFolder, request: Request) -> None:
+    """Delete a request and its answer."""
+    for name in (_file_name(request), f"{_ANSWERS}{request.id}.json"):
+        with suppress(OSError):
+            (folder.requests / name).unlink()
+    if (store := folder.store) is not None:
+        with suppress(StoreError):
+            remote.withdraw_stored_request(store, _file_name(request))
+
+
+_ERRORS: dict[int, type[InputError]] = {kind.exit_code: kind for kind in (InputError, UnknownNameError, RefusedError)}
+
+
+def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
+    """Return why a request was refused; None if it was not, or not yet."""
+    name = f"{_ANSWERS}{request.id}.json"
+    content: bytes | None = None
+    with suppress(OSError):
+        content = (folder.requests / name).read_bytes()
+    if content is None and (store := folder.store) is not None and not folder.runs_here:
+        with suppress(StoreAway):
+            content = remote.take_answer(store, name)
+    if content is None:
+        return None
+    answer = msgspec.json.decode(content, type=_Answer)
+    return _ERRORS[answer.exit_code](answer.problems)
+
+
+# ---- in the process that runs the sweep
+
+
+def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) -> None:
+    """Have the pending requests carried out by ``steer``, which raises `InputError` for those that it refuses.
+
+    If it returns False, the log cannot be written, and the requests stay for the next session.
+    """
+    for path in _list_files(folder, _REQUESTS):
+        request = _read(path)
+        if request is None:
+            continue
+        try:
+            if not steer(request):
+                return
+        except InputError as error:
+            _answer(folder, request, error)
+        with suppress(OSError):
+            path.unlink()
+
+
+def forget_answers(folder: ResultsFolder) -> None:
+    """Delete answers that nobody waits for any more."""
+    for path in _list_files(folder, _ANSWERS):
+        with suppress(OSError):
+            path.unlink()
+
+
+def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
+    """Yield the files of requests or answers, the oldest first."""
+    found: list[tuple[int, str, Path]] = []
+    with suppress(OSError):  # no request was ever made
+        for path in folder.requests.iterdir():
+            if path.name.startswith(prefix) and path.suffix == ".json":
+                with suppress(OSError):  # withdrawn
+                    found.append((path.stat().st_mtime_ns, path.name, path))
+    for _, _, path in sorted(found):
+        yield path
+
+
+def _read(path: Path) -> Request | None:
+    """Return the request in a file; None if it was withdrawn or has another format, in which case it is deleted."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Request)
+    except OSError:
+        return None
+    except msgspec.DecodeError:
+        with suppress(OSError):
+            path.unlink()
+        return None
+
+
+def _answer(folder: ResultsFolder, request: Request, error: SweepError) -> None:
+    problems = error.problems if isinstance(error, InputError) else (Problem("", str(error)),)
+    content = msgspec.json.encode(_Answer(error.exit_code, problems))
+    name = f"{_ANSWERS}{request.id}.json"
+    with storing(folder.requests), replacing(folder.requests / name) as aside:
+        aside.write_bytes(content)
+    if (store := folder.store) is not None:
+        with suppress(StoreAway):  # whoever waits asks again
+            remote.answer(store, name, content)
