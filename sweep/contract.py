@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from sweep.events import EpochReported, Facts, Params, Value
+from sweep.progress import UNBOUNDED_EPOCHS, compute_share, count_length
 
 __all__ = [
     "Apart",
@@ -138,7 +139,8 @@ class Assignment:
     trial: int
     params: Params
     seed: int
-    epochs: int
+    epochs: int  # at most; `UNBOUNDED_EPOCHS` if only its minutes end it
+    minutes: float | None = None  # of training, after which it is complete; None: after its epochs
     devices: Devices = field(default_factory=Devices)
     training: Mapping[str, Value] = field(default_factory=dict)  # the `training:` block of the sweep file
     objective: str | None = None  # name of the metric that the sweep optimizes
@@ -150,6 +152,20 @@ class Assignment:
     data_seed: int = 0  # seed for loading the data, the same for all trials of a sweep
     accumulate: int = 1  # further micro-batches to split each batch into, because the trial ran out of memory
     trains: bool = True  # false: the trial is only restored, to be inspected, tested or exported
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether the number of epochs is known; False if only the minutes end the trial."""
+        return self.epochs < UNBOUNDED_EPOCHS
+
+    @property
+    def length(self) -> int:
+        """The length of the trial in the units of its rungs: epochs, or hundredths of its minutes."""
+        return count_length(self.epochs)
+
+    def share_used(self, epoch: int, trained_s: float) -> float:
+        """Return the share of its budget that the trial has used after an epoch and so many seconds, from 0 to 1."""
+        return compute_share(epoch, self.epochs, trained_s, self.minutes)
 
 
 Report: TypeAlias = Callable[[EpochReported], bool]

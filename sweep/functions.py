@@ -55,14 +55,17 @@ class _Over(BaseException):
 class Reporter:
     """The second argument of a function trainable: facts about its trial, and a callable that reports one epoch."""
 
-    def __init__(self, assignment: Assignment, restored: Path | None, epoch: int) -> None:
+    def __init__(self, assignment: Assignment, restored: Path | None, epoch: int, trained_s: float = 0.0) -> None:
         self.trial: int = assignment.trial
         self.seed: int = assignment.seed
-        self.epochs: int = assignment.epochs
+        self.minutes: float | None = assignment.minutes
+        """The minutes of training after which the trial is complete; None if only its epochs end it."""
         self.epoch: int = epoch  # epochs reported so far; those before a restored checkpoint count
         self.devices: Devices = assignment.devices
         self.training_read: set[str] = set()
         """The keys of the file's ``training`` block that the function has read."""
+        self._assignment = assignment
+        self._trained_s = trained_s  # until the last report
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
         self._fold_read = assignment.fold is None
@@ -75,6 +78,25 @@ class Reporter:
         self._told: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._since = time.perf_counter()
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs to train; raises Incompatible if the sweep file has minutes and no epochs."""
+        if not self._assignment.counts_epochs:
+            raise Incompatible(
+                "the function reads report.epochs, and the sweep file has minutes and no epochs; train until report() "
+                "returns False, and let schedules go by report.share",
+                about=("minutes",),
+            )
+        return self._assignment.epochs
+
+    @property
+    def share(self) -> float:
+        """The share of its epochs, or of its minutes, that the trial has used until now, the larger one, at most 1.
+
+        What has passed since the last report counts, of `minutes`.
+        """
+        return self._assignment.share_used(self.epoch, self._trained_s + time.perf_counter() - self._since)
 
     @property
     def restored(self) -> Path | None:
@@ -135,13 +157,15 @@ class Reporter:
         if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
             raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
         self.epoch, self._checkpoint = self.epoch + 1, checkpoint
+        time_s = time.perf_counter() - self._since
+        self._trained_s += time_s
         self._told.put(
             EpochReported(
                 trial=self.trial,
                 epoch=self.epoch,
                 metrics=values,
                 time=time.time(),
-                time_s=time.perf_counter() - self._since,
+                time_s=time_s,
                 learning_rate=None if learning_rate is None else _convert_to_float("learning_rate", learning_rate),
                 examples_per_s=None if examples_per_s is None else _convert_to_float("examples_per_s", examples_per_s),
             )
@@ -192,6 +216,7 @@ class FunctionTrainable:
         self._waited = Plateau(maximize=False)
         self._started: float | None = None
         self._train_s = 0.0
+        self._before_s = 0.0  # trained before the checkpoint that the trial continues from
         self._found = StartingValues()  # undoes between trials what the function changes in the author's modules
 
     @property
@@ -223,7 +248,7 @@ class FunctionTrainable:
         )
         self._waited = Plateau(assignment.maximize)
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
-        self._started, self._train_s = None, 0.0
+        self._started, self._train_s, self._before_s = None, 0.0, 0.0
 
     def train(self, report: Report) -> None:
         """Run the function until it returns, or waits in a report after which the trial is not to continue now.
@@ -288,13 +313,17 @@ class FunctionTrainable:
             shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
         else:
             shutil.copy2(checkpoint, folder)
-        (folder / _ABOUT).write_text(json.dumps({"epoch": run.epoch, "waited": self._waited.state()}))
+        about: dict[str, object] = {"epoch": run.epoch, "waited": self._waited.state()}
+        if run.minutes is not None:
+            about["trained_s"] = self._before_s + self._train_s
+        (folder / _ABOUT).write_text(json.dumps(about))
 
     def restore(self, folder: Path) -> int:
         """Remember the folder for `Reporter.restored`; return the epoch that was saved."""
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
+        self._before_s = float(about.get("trained_s", 0.0))  # checkpoints of earlier releases lack it
         if "waited" in about:  # checkpoints of earlier releases lack it
             self._waited.restore(about["waited"])
         return self._epoch
@@ -327,9 +356,9 @@ class FunctionTrainable:
             raise RuntimeError("no trial has begun")
         self._started = time.time()
         _seed_generators(assignment.seed)
-        run = self._run = Reporter(assignment, self._restored, self._epoch)
+        run = self._run = Reporter(assignment, self._restored, self._epoch, self._before_s)
         hp = Hyperparameters(assignment.params)
-        hp.know(epochs=assignment.epochs)
+        hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
         given = (hp, *((run,) if self._takes_report else ()))
 
         def work() -> None:

@@ -308,10 +308,15 @@ class Hyperparameters(Declaring):
         self._used = set[str]()  # the names in `_changed` that were read
         self._live: Callable[..., Any] | None = None
         self._defaults, self._lengths = dict[str, Value](), dict[str, Value]()
+        self._ends_by_time = False
 
-    def know(self, **lengths: int) -> None:
-        """Make the trial's ``epochs`` and ``updates`` readable, unless it has parameters of the same names."""
-        self._lengths.update(lengths)
+    def know(self, **lengths: int | None) -> None:
+        """Make the trial's ``epochs`` and ``updates`` readable, unless it has parameters of the same names.
+
+        None: a trial that only its minutes end has no such number, which the error of a read says.
+        """
+        self._ends_by_time = None in lengths.values()
+        self._lengths.update({name: length for name, length in lengths.items() if length is not None})
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return a copy with some values changed; a value of None removes the parameter.
@@ -325,6 +330,7 @@ class Hyperparameters(Declaring):
         changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
         changed._live, changed._defaults, changed._lengths = self._live, self._defaults, dict(self._lengths)
+        changed._ends_by_time = self._ends_by_time
         return changed
 
     @property
@@ -508,7 +514,8 @@ class Hyperparameters(Declaring):
 
     def _missing(self, name: str) -> str:
         if why := table.LENGTHS.get(name):
-            return f"hp.{name} is not known here: {why}"
+            reason = "the sweep file has minutes and no epochs" if self._ends_by_time else why
+            return f"hp.{name} is not known here: {reason}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 
 

@@ -62,6 +62,7 @@ ROWS = [
     row("training.precision training.strategy training.data_seed training.all_data"),
     row("training.patience", {"function": YES}),
     row("folds"),
+    row("minutes", refused("servers workers fused", function=YES)),
     row("training.deterministic"),
     row("training.cross_device", refused("servers")),
     row("training.jit_compile", refused("servers workers fused")),

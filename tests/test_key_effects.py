@@ -21,9 +21,9 @@ def test_every_key_and_every_standard_hyperparameter_has_one_row() -> None:
     named = [name for row in ROWS for name in row.names]
     assert len(named) == len(set(named))
     settings = {f"training.{key}" for key in blocks.Training.model_fields}
-    assert set(named) == set(standard_hyperparameters.STANDARD) | settings | {"folds"}
+    assert set(named) == set(standard_hyperparameters.STANDARD) | settings | {"folds", "minutes"}
     keys = set(sweep_file.SweepFile.model_fields) - set(sweep_file.SERVER_KEYS)
-    assert keys == OF_THE_SERVICE | {"folds"}
+    assert keys == OF_THE_SERVICE | {"folds", "minutes"}
 
 
 def test_what_an_overridden_method_leaves_unread_is_standard() -> None:
@@ -55,6 +55,7 @@ VALUES: dict[str, object] = {
     "training.run_eagerly": "true",
     "training.fuse": 4,
     "folds": 3,
+    "minutes": 5,
 }
 ASKED = {
     "servers": ({"training.strategy": "parameter_server"}, "resources: {workers: 2, servers: 1}"),

@@ -48,6 +48,10 @@ OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets",
 """Attributes that this package sets on a trainable; all other attributes belong to its author."""
 
 
+TIMED_EPOCHS = 10
+"""Epochs of the last phase for which `plan --time` averages, of a trial that only its minutes end."""
+
+
 class Aside(NamedTuple):
     """A suspended trial, without the state of its program."""
 
@@ -122,7 +126,7 @@ class TrialSession(Joining):
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
-        hp.know(epochs=assignment.epochs)
+        hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
         precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
@@ -148,7 +152,8 @@ class TrialSession(Joining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        hp.know(updates=assignment.epochs * Walk.of(hp, train, batch_size, assignment.seed).per_epoch)
+        per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
+        hp.know(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             self._number = None
@@ -193,7 +198,8 @@ class TrialSession(Joining):
             self._left.enter_phase()
             trial.left = self._left
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
-        callbacks.watch(self._author, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
+        epochs = assignment.epochs if assignment.counts_epochs else None
+        callbacks.watch(self._author, program.model, epochs=epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
         if len(self._spans) > 1:
             program.check_phases()
@@ -325,6 +331,8 @@ class TrialSession(Joining):
         The trial cannot be used afterwards.
         """
         epochs = self.trial.assignment.epochs
+        if not self.trial.assignment.counts_epochs:
+            epochs = self._spans[-1].first + TIMED_EPOCHS
         for span in (span for span in self._spans if span.first < epochs):
             if span.number:
                 self._trial = self._enter(span)

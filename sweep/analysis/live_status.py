@@ -16,7 +16,6 @@ from statistics import fmean
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
-from sweep.events import (
     ON_REQUEST,
     WHOLE,
     EpochReported,
@@ -27,32 +26,10 @@ from sweep.events import (
     SessionStarted,
     Status,
     SteeringEvent,
-    TrialEnded,
-)
-    WHOLE,
-    EpochReported,
-    Event,
-    Params,
-    Role,
-    SessionEnded,
-    SessionStarted,
-    Status,
-from sweep.events import (
-    ON_REQUEST,
-    WHOLE,
-    EpochReported,
-    Event,
-    Params,
-    Role,
-    SessionEnded,
-    SessionStarted,
-    Status,
-    SteeringEvent,
-    TrialEnded,
-)
     TrialEnded,
 )
 from sweep.prices import COST
+from sweep.progress import count_units
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own
 from sweep.store import ledger, log
@@ -98,11 +75,23 @@ class Open:
     """A trial that has not ended for good."""
 
     state: TrialState
-    of: int  # epochs that it is to train
+    of: int  # epochs that it is to train, or hundredths of its minutes
+    counts_epochs: bool = True
     value: float | None = None  # the objective, as last reported
     curve: ThinnedCurve = field(default_factory=ThinnedCurve)
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
+    reached: int = 0  # units of `of`, as counted for the rungs
     trained_s: float | None = 0.0  # training time; None if it was not trained in one go
+
+    @property
+    def done(self) -> int:
+        """What it has trained, in the units of `of`."""
+        return count_units(self.state.epoch, self.state.share, self.of)
+
+    @property
+    def position(self) -> str:
+        """How far it is, such as 3/10 or 37 %."""
+        return f"{self.done}/{self.of}" if self.counts_epochs else f"{self.done} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +267,10 @@ class Standing:
         return None
 
     def _opened(self, trial: TrialState) -> Open:
-        self.open[trial.number] = Open(trial, self.outline.epochs_of(trial.params))
-        return self.open[trial.number]
+        opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)
+        opened.reached = opened.done
+        self.open[trial.number] = opened
+        return opened
 
     def active_s(self, now: float) -> float:
         """Return the seconds of all sessions, without the pauses between them."""
@@ -318,7 +309,7 @@ class Standing:
         """
         if self.over is not None or not self._epoch_s:
             return None
-        epoch_s = fmean(self._epoch_s)
+        epoch_s = self._unit_s
         # The lower quartile, because a worker's first trial also imports and compiles, which its later trials do not.
         overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
         slots = max(*self._at_once, len(self.running), 1)
@@ -332,12 +323,21 @@ class Standing:
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.active_s(now))
         if limits.epochs is not None:
-            bounds.append((limits.epochs - self.epochs) * epoch_s / slots)
+            bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
             bounds.append((limits.gpu_hours * 3600 - self._gpu_s) * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
+
+    @property
+    def _unit_s(self) -> float:
+        """Mean seconds of an epoch, or of a hundredth of a trial's minutes; at least one epoch was reported."""
+        epoch_s = fmean(self._epoch_s)
+        if self.outline.minutes is None:
+            return epoch_s
+        unit_s = 60 * self.outline.minutes / self.outline.epochs
+        return min(epoch_s, unit_s) if self.outline.counts_epochs else unit_s
 
     @property
     def _cost_per_s(self) -> float:
@@ -360,6 +360,8 @@ class Standing:
             prospect = self._prospect()
             left = sum(prospect.left) + waiting * prospect.waiting_left
             each = fmean(self._cost_later) if self._cost_later else self.cost / max(self.epochs, 1)
+            if self.outline.minutes is not None:
+                each *= self._unit_s / fmean(self._epoch_s)
             first = sorted(self._cost_first)[len(self._cost_first) // 4] if self._cost_first else each
             bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
         elif (left_s := self.left_s(now)) is not None:
@@ -382,7 +384,7 @@ class Standing:
         """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
         # Paused trials count as lost at the epoch where they paused.
         open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
-        going = {number: (trial.state.epoch, trial.of) for number, trial in open_now}
+        going = {number: (trial.done, trial.of) for number, trial in open_now}
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
@@ -390,9 +392,11 @@ class Standing:
     def _hear(self, state: TrialState, event: EpochReported) -> None:
         trial = self.running[state.number] = self.open[state.number]
         self._thaw(state.number)
-        self._reached[event.epoch] += 1
-        if self._foresight is not None:
-            self._foresight.hear(state.number, event.epoch, self.outline.objective.loss(event.metrics))
+        for unit in range(trial.reached + 1, trial.done + 1):
+            self._reached[unit] += 1
+            if self._foresight is not None:
+                self._foresight.hear(state.number, unit, self.outline.objective.loss(event.metrics))
+        trial.reached = trial.done
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]
             trial.curve.add(trial.value)
@@ -421,13 +425,13 @@ class Standing:
         number = state.number
         self.running.pop(number, None)
         self._thaw(number)
-        # otherwise it waits in a population
-        if event.pauses and self.outline.decisions:
-            self._paused[number] = state.epoch
-            self._lost[state.epoch] += 1
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
+        # otherwise it waits in a population
+        if event.pauses and self.outline.decisions:
+            self._paused[number] = trial.done
+            self._lost[trial.done] += 1
         took_s = event.facts.lived_s
         if took_s is None:
             began = state.started if event.facts.started is None else event.facts.started
@@ -439,7 +443,7 @@ class Standing:
         del self.open[number]
         self.ended[event.status] += 1
         if self._foresight is not None:
-            self._foresight.end(number, (trial.state.epoch, trial.of))
+            self._foresight.end(number, (trial.done, trial.of))
         self.latest.append(ended)
         if trial.trained_s is not None and trial.state.epoch:
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
@@ -449,10 +453,10 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                self._pruned[trial.state.epoch] += 1
-                self._lost[trial.state.epoch] += 1
+                self._pruned[trial.done] += 1
+                self._lost[trial.done] += 1
             case _:
-                self._lost[trial.state.epoch] += 1
+                self._lost[trial.done] += 1
                 self._fail(event)
         return ended
 
@@ -477,7 +481,7 @@ class Standing:
         if self._foresight is not None:
             self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
-        self._lost[trial.state.epoch] -= 1
+        self._lost[trial.done] -= 1
         self.failures[kind].count -= 1
         if not self.failures[kind].count:
             del self.failures[kind]

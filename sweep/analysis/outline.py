@@ -55,7 +55,9 @@ class Outline:
     varying: tuple[str, ...] = ()  # the parameters that differ between configurations
     total: int | None = None  # number of trials of the search and the baseline, if known
     repeats: int = 1
-    epochs: int = 1  # of a trial whose parameters do not set it
+    epochs: int = 1  # of a trial whose parameters do not set it; hundredths of its minutes with these alone
+    minutes: float | None = None  # of training, after which a trial is complete
+    counts_epochs: bool = True  # whether a trial ends after a number of epochs
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
     rule: EarlyTermination = _NO_RULE
     limits: BudgetLimits = BudgetLimits()
@@ -72,8 +74,10 @@ class Outline:
             varying=tuple(spec.space.varying),
             total=spec.all_trials,
             repeats=spec.trials_each,
-            epochs=spec.epochs,
-            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, spec.epochs),
+            epochs=spec.length,
+            minutes=spec.minutes,
+            counts_epochs=spec.counts_epochs,
+            decisions=early_terminate.compute_decision_epochs(spec.early_terminate, spec.length),
             rule=spec.early_terminate,
             limits=BudgetLimits.of(spec),
         )
@@ -83,5 +87,5 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """Return the number of epochs that a trial with these parameters trains."""
+        """Return the number of epochs that a trial with these parameters trains, or of hundredths of its minutes."""
         return trial_epochs(params, self.epochs)

@@ -82,9 +82,12 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's rule stops or pauses trials; () without a rule or with a user's own one."""
+    """Return the epochs at which a sweep's rule stops or pauses trials.
+
+    () without a rule, with a user's own one, and with minutes, whose shares trials reach at different epochs.
+    """
     stored, epochs = info.spec.get("early_terminate"), info.epochs
-    if not isinstance(stored, Mapping) or not isinstance(epochs, int):
+    if not isinstance(stored, Mapping) or not isinstance(epochs, int) or info.spec.get("minutes") is not None:
         return ()
     keys = {name: value for name, value in stored.items() if value is not None}
     rule = early_terminate.RULES.get(str(keys.pop("type", "")))

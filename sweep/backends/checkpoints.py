@@ -54,6 +54,7 @@ class Manifest:
     loss: float = math.inf  # by `Objective.standing`, at this epoch
     reports: tuple[EpochReported, ...] = ()  # epochs of the step that wrote it
     inputs: Inputs | None = None  # what the trial had read until then
+    trained_s: float = 0.0  # seconds of its epochs until then, of a trial with minutes
 
 
 def of_trial(results_folder: Path, trial: int) -> Path:
@@ -263,6 +264,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
         "reports": [encode(report).decode() for report in manifest.reports],
         "inputs": None if manifest.inputs is None else msgspec.to_builtins(manifest.inputs),
         "files": _list_file_checksums(folder),
+        **({"trained_s": manifest.trained_s} if manifest.trained_s else {}),
     }
     (folder / MANIFEST).write_text(json.dumps(about))
 
@@ -273,12 +275,14 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
             events = [decode(str(line).encode()) for line in lines]
             reports = tuple(event for event in events if isinstance(event, EpochReported))
             inputs = about.get("inputs")  # releases before 0.1 kept none
+            trained_s = about.get("trained_s", 0.0)
             return Manifest(
                 epoch,
                 accumulate,
                 loss if isinstance(loss, float) else math.inf,
                 reports,
                 None if inputs is None else msgspec.convert(inputs, Inputs),
+                trained_s if isinstance(trained_s, float) else 0.0,
             )
     raise KeyError("epoch, accumulate, loss, reports")
 

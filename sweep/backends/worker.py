@@ -54,6 +54,7 @@ from sweep.contract import (
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
+from sweep.progress import SHARE, count_units, passes_any
 from sweep.state import imports, trials
 from sweep.state.pristine import line_of_stale
 from sweep.store.object_store import ObjectStore
@@ -61,6 +62,7 @@ from sweep.store.remote import AWAY_S
 from sweep.text import printable
 
 STEP_S = 1.0
+BY_TIME = "its minutes end it: how far it comes depends on the machine and on what else runs there"
 
 _State: TypeAlias = tuple[Status, str, str | None]  # status, reason, traceback
 
@@ -75,6 +77,8 @@ class _Trial:
     begun: bool = False
     since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
+    trained_s: float = 0.0  # by its epochs, also in earlier workers, of a trial with minutes
+    decided: bool = False  # its last epoch has reached a decision epoch
     paused: bool = False
     moves: bool = False  # another worker continues it
     again: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
@@ -85,8 +89,28 @@ class _Trial:
         return self.order.assignment.trial
 
     @property
-    def epochs(self) -> int:
-        return self.order.assignment.epochs
+    def share(self) -> float:
+        """The share of its epochs or minutes that it has used."""
+        return self.order.assignment.share_used(self.done, self.trained_s)
+
+    @property
+    def units(self) -> int:
+        """What it has trained in the units of the decision epochs."""
+        given = self.order.assignment
+        return count_units(self.done, None if given.minutes is None else self.share, given.length)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all its epochs are done, or its minutes are over."""
+        return self.share >= 1
+
+    def count(self, epoch: EpochReported) -> None:
+        """Count an epoch that was trained."""
+        before = self.units
+        self.done = epoch.epoch
+        if self.order.assignment.minutes is not None:
+            self.trained_s += epoch.time_s
+        self.decided = passes_any(self.order.decision_epochs, before, self.units)
 
 
 class _TooLarge(Exception):
@@ -233,7 +257,7 @@ class Worker:
         if status in ERRORED:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
-        early = status is Status.COMPLETED and trial.done < trial.epochs and self._reached(trial, epochs) is not None
+        early = status is Status.COMPLETED and not trial.is_whole and self._reached(trial, epochs) is not None
         end = TrialEnded(
             trial=trial.number,
             status=status,
@@ -444,7 +468,7 @@ class Worker:
             return Status.DIVERGED, reason, None
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
-        if trial.done >= trial.epochs:
+        if trial.is_whole:
             return self._complete(trial, epochs, "")
         reached = self._reached(trial, epochs)
         if reached is not None:
@@ -463,7 +487,7 @@ class Worker:
         if trial.moves:
             self._save(trial, epochs)
             return
-        decided = trial.done in trial.order.decision_epochs  # it may be pruned, and its checkpoints deleted
+        decided = trial.decided  # it may be pruned, and its checkpoints deleted
         if decided and trial.order.waits:
             self._save(trial, epochs)
         elif trial.saver.is_due([*map(self._loss, epochs)]):
@@ -475,7 +499,7 @@ class Worker:
         """Prepare the trial, from its newest intact checkpoint if it has one."""
         inputs.declared_by(self._loaded())  # an invalid one ends the trial before it trains
         trial.saver.finish(kept=False)
-        trial.done = 0
+        trial.done, trial.trained_s, trial.decided = 0, 0.0, False
         trial.again = ()
         trial.paused = False
         kept = checkpoints.fetched(self.job.folder, trial.number, AWAY_S)
@@ -505,7 +529,8 @@ class Worker:
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
-            trial.done = done
+            trial.done, trial.trained_s = done, manifest.trained_s
+            trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
             trial.again = manifest.reports
             self._absorb(manifest.inputs)
             break
@@ -523,14 +548,16 @@ class Worker:
             metrics=as_floats(epoch.metrics),
             measures=as_floats(epoch.measures) | self._cost(trial, epoch),
         )
+        trial.count(epoch)
+        if trial.order.assignment.minutes is not None:
+            epoch = structs.replace(epoch, measures={**epoch.measures, SHARE: trial.share})
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
         trial.history.append(epoch)
-        trial.done = epoch.epoch
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
         trial.moves = saves and (self._node.leaving() is not None or wanted_elsewhere(self.job, trial.order, epoch))
         go_on = (
-            epoch.epoch not in trial.order.decision_epochs
+            not trial.decided
             and not self._done(trial, epochs)
             and time.monotonic() - began < STEP_S
             and not self._divergence(epochs[-1:])
@@ -559,8 +586,8 @@ class Worker:
         return Status.COMPLETED, reason, None
 
     def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
-        """Return whether a trial has all its epochs or has reached the target."""
-        return trial.done >= trial.epochs or self._reached(trial, epochs) is not None
+        """Return whether a trial has all its epochs, or all its minutes, or has reached the target."""
+        return trial.is_whole or self._reached(trial, epochs) is not None
 
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
@@ -577,7 +604,7 @@ class Worker:
         loss = self._loss(epochs[-1]) if epochs else math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
         reports = tuple(epochs if self.job.store is None else trial.history)
-        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs())
+        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs(), trial.trained_s)
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
@@ -606,6 +633,8 @@ class Worker:
             lived_s=time.monotonic() - trial.since,
         )
         stale = self._stale()
+        if not stale and trial.order.assignment.minutes is not None:
+            stale = BY_TIME
         if stale:
             numerics = {"differs": stale, **facts.numerics}
             facts = structs.replace(facts, reproducible=False, numerics=numerics)

@@ -109,7 +109,7 @@ def plan(
 
     def learn(searcher: Searcher) -> None:
         taken = methods.take_warm_start(spec.warm_start, results)
-        methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
+        methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec)
 
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)

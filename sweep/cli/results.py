@@ -174,6 +174,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if spec.population is not None:
         what = "is of a population, whose members depend on each other"
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
+    if spec.minutes is not None:
+        what = "has trials that end after some minutes, and how long their epochs take under another rule is not known"
+        raise InputError.one(sweep, what, "replay is for sweeps whose trials train a number of epochs")
     other = spec if rule is None else _with_rule(spec, rule)
     if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"

@@ -75,7 +75,8 @@ def _summarize_winner(facts: CardFacts) -> str:
     kept, spec = facts.kept, facts.kept.sweep.spec
     model = facts.exported.data.get("model", "")
     trained = f"Trained by {_format_code(spec.trainable)} in the sweep {_format_code(kept.sweep.folder.name)}"
-    epochs = f"after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}"
+    of = f" of {spec.trial_epochs(kept.started.params)}" if spec.counts_epochs else ""
+    epochs = f"after epoch {kept.epoch}{of}"
     end = f": {_escape_markdown(model)}." if model else "."
     lines = [f"{trained}, {epochs}{end}"]
     if spec.description:
@@ -163,7 +164,8 @@ def _format_training(facts: CardFacts) -> list[str]:
     rows: dict[str, Value] = {
         "seed": kept.started.seed,
         "repeat": kept.started.repeat,
-        "epochs": spec.trial_epochs(kept.started.params),
+        "epochs": spec.trial_epochs(kept.started.params) if spec.counts_epochs else None,
+        "minutes": spec.minutes,
         **settings,
         "devices": ran.devices,
         "strategy": ran.strategy,

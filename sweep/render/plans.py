@@ -200,7 +200,7 @@ def price_line(plan: Plan) -> str:
     parts = [
         f"trials {_describe_trial_count(plan)}",
         f"epochs {_describe_epochs(plan)}",
-        _describe_hours(plan) if plan.timing else "",
+        _describe_hours(plan) if plan.time_of_units else "",
         _describe_cost(plan),
     ]
     return "; ".join(part for part in parts if part)
@@ -294,6 +294,8 @@ def _describe_prior(spec: Spec) -> str:
 
 
 def _describe_epochs(plan: Plan) -> str:
+    if plan.spec.minutes is not None:
+        return _describe_minutes(plan, plan.spec.minutes)
     shortest, longest = plan.lengths
     each = str(longest) if shortest == longest else f"{shortest} to {longest}"
     text = f"{each} a trial" + ("" if plan.epochs is None else f", {plan.epochs} in all")
@@ -303,11 +305,24 @@ def _describe_epochs(plan: Plan) -> str:
     return text
 
 
+def _describe_minutes(plan: Plan, minutes: float) -> str:
+    """Describe the length of trials that end after some minutes of training."""
+    many = f"as many as {minutes:g} minutes of training allow"
+    text = f"{many} a trial"
+    if plan.epochs is not None:
+        text = f"{plan.lengths[1]} a trial, or {many}; {plan.epochs} in all at most"
+    expected = plan.price.epochs
+    return text if expected is None else f"{text}, about {expected:.0f} expected"
+
+
 def _describe_rungs(plan: Plan) -> str:
     rungs = plan.rungs
     do = "pause" if plan.spec.early_terminate.pauses else "be pruned"
     if not rungs:
         return ""
+    if not plan.spec.counts_epochs:
+        shares = ", ".join(map(_format_share, rungs[:_MANY_RUNGS]))
+        return f"trials can {do} after {shares} of their minutes"
     if len(rungs) > _MANY_RUNGS:
         return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
     reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
@@ -316,6 +331,10 @@ def _describe_rungs(plan: Plan) -> str:
 
 def _format_rung(rung: ExpectedRung) -> str:
     return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
+
+
+def _format_share(rung: ExpectedRung) -> str:
+    return f"{rung.epoch} %" + ("" if rung.trials is None else f" ({rung.trials:.0f})")
 
 
 def _describe_limits(spec: Spec) -> str:
@@ -337,6 +356,11 @@ def _describe_limits(spec: Spec) -> str:
 
 def _describe_hours(plan: Plan) -> str:
     timing, hours = plan.timing, plan.price.hours
+    if plan.spec.minutes is not None and hours is not None:
+        each = "besides what trials take to start" if timing is None else f"{score(timing.trial_s)} s to start a trial"
+        source = "" if timing is None else f" ({timing.source})"
+        most = f"{plan.spec.minutes:g} minutes of training a trial at most"
+        return f"about {duration(hours * 3600)}: {most}, {each}{source}"
     if timing is None:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
     measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
@@ -387,11 +411,14 @@ def _describe_confirmation(plan: Plan) -> str:
         return f"nothing: {confirm.budget} of the search allows {allowed.seeds} fresh seeds for {finalists}"
     bound = f", for {confirm.budget} of the search allows no more" if allowed.seeds < confirm.seeds else ""
     takes = ""
-    if plan.timing is not None:
-        total_s = plan.timing.trial_s * allowed.trials + plan.timing.epoch_s * allowed.epochs
+    timing = plan.time_of_units
+    if timing is not None:
+        total_s = timing.trial_s * allowed.trials + timing.epoch_s * allowed.epochs
         if total_s:
             takes = f", about {duration(total_s / max(plan.concurrent or 1, 1))}"
     more = f"{allowed.trials} trials and {allowed.epochs} epochs more"
+    if plan.spec.minutes is not None:
+        more = f"{allowed.trials} trials of at most {plan.spec.minutes:g} minutes more"
     return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
 
 

@@ -111,7 +111,7 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = done + sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
+    trials_done = done + sum(trial.done / trial.of for trial in standing.open.values() if trial.of)
     text = f"{done}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
@@ -231,7 +231,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
     hidden = len(running) - room
     shown = running[: room - 1] if hidden > 0 and room > 1 else running[:room]
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
-    epochs = max((len(f"{trial.state.epoch}/{trial.of}") for trial in shown), default=0)
+    epochs = max((len(trial.position) for trial in shown), default=0)
     values = max((len(score(trial.value)) for trial in shown), default=0)
     sparks = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
@@ -239,7 +239,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
         curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only) if sparks else ""
         parts = [
             (f"trial {trial.state.number:>{numbers}}", STYLES[Status.RUNNING]),
-            (f"{GAP}{f'{trial.state.epoch}/{trial.of}':>{epochs}}", ""),
+            (f"{GAP}{trial.position:>{epochs}}", ""),
             (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
             (f"{GAP}{score(trial.value):>{values}}", "bold"),
             (f"{GAP}{format_settings(trial.state.params, standing.outline.varying)}", "dim"),

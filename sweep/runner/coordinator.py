@@ -20,6 +20,7 @@ from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrow
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.progress import UnitReports
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
@@ -97,6 +98,7 @@ class Coordinator:
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
+        self._units = None if spec.minutes is None else UnitReports(spec.length)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -545,10 +547,10 @@ class Coordinator:
         Epochs are logged up to one decision epoch at a time, since the decision may discard the later ones.
         """
         part: list[Event] = []
-        for epoch in epochs:
+        for epoch, decided in [*trial.reaches(epochs)]:
             part.append(epoch)
             ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
-            if (ends or epoch.epoch in trial.decisions) and epoch is not epochs[-1]:
+            if (ends or decided) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
@@ -600,8 +602,9 @@ class Coordinator:
         verdict, heard = None, number_in_search(change)
         has_ended_before = not isinstance(change, SessionChange | Steered) and change.trial.reopened
         if heard and not has_ended_before:
-            self._searcher.observe(heard)
-            verdict = self._scheduler.observe(heard)
+            for translated in [heard] if self._units is None else self._units.translate(heard):
+                self._searcher.observe(translated)
+                verdict = self._scheduler.observe(translated) or verdict
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
@@ -614,6 +617,7 @@ class Coordinator:
     def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
         state, report = change
         trial = self._open[state.number]
+        trial.hear()
         trial.early_end = self._terms.early_end(report, verdict, in_search=in_search)
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
@@ -624,7 +628,7 @@ class Coordinator:
     def _update_open_trials(self, change: Change) -> None:
         match change:
             case Started(state):
-                epochs = self._spec.trial_epochs(state.params)
+                epochs = self._spec.trial_length(state.params)
                 if state.place is None:
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
@@ -635,7 +639,7 @@ class Coordinator:
                 self._pauses.note(state.number, paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
-                epochs = self._spec.trial_epochs(state.params)
+                epochs = self._spec.trial_length(state.params)
                 self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
                 self._upcoming.ended(state.number)

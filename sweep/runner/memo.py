@@ -144,6 +144,10 @@ class Memo:
                 about = other.read_info()
                 if info.identity is None or about.identity != info.identity:
                     continue
+                if about.spec.get("minutes") is not None:
+                    text = "their minutes ended them, and how far these lead depends on the machine"
+                    self._tell(other.name, "minutes", f"no results of {other.name} are reused: {text}")
+                    continue
                 if doubt := info.doubt:
                     self._tell("", doubt, f"no results of earlier sweeps are reused: {doubt}")
                     continue

@@ -18,6 +18,7 @@ from msgspec import structs
 from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
 from sweep.functions import load_part
+from sweep.progress import UnitReports
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Factory, Searcher
@@ -225,7 +226,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
         contract = "sweep.schedulers.Scheduler"
         found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
         own = _wrap_factory("early_terminate", rule.target, found)
-    return build_scheduler(rule, spec.objectives[0], spec.epochs, own)
+    return build_scheduler(rule, spec.objectives[0], spec.length, own)
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -266,17 +267,33 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
     return taken
 
 
-def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None]) -> None:
+def learn_warm_start(
+    searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None], spec: Spec
+) -> None:
     """Teach a searcher the recorded earlier sweeps, before the first event. Raises StoreError if a log is gone."""
     for earlier in taken:
         path, log_bytes = earlier["path"], earlier["log_bytes"]
-        log = (ResultsFolder.open(Path(), path) if is_url(path) else ResultsFolder(Path(path))).log
+        folder = ResultsFolder.open(Path(), path) if is_url(path) else ResultsFolder(Path(path))
+        log = folder.log
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):
-            past = ledger.list_ended_trials(_read_first_events(log, log_bytes))
+            events = _read_first_events(log, log_bytes)
+            past = ledger.list_ended_trials(_translate_units(events, folder, spec))
         used = searcher.learn(past)
         notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
+
+
+def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
+    """Return the events of an earlier sweep with epochs as a sweep counts them, if either sweep has minutes."""
+    if not folder.log.exists():
+        return events
+    before = folder.read_info()
+    if spec.minutes is None and before.spec.get("minutes") is None:
+        return events
+    epochs = before.epochs if isinstance(before.epochs, int) else None
+    units = UnitReports(spec.length, epochs)
+    return (translated for event in events for translated in units.translate(event))
 
 
 def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:

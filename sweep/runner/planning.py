@@ -54,7 +54,7 @@ class Plan:
     spec: Spec
     devices: Devices
     trials: int | None  # None: bounded by time or epochs alone, or unbounded
-    lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
+    lengths: tuple[int, int]  # epochs, or hundredths of minutes, of the shortest and of the longest trial
     epochs: int | None  # of all trials, at most; None if not known exactly
     concurrent: int | None  # trials at once on this machine or a cluster; None if not even one trial fits
     on_cluster: bool
@@ -73,7 +73,12 @@ class Plan:
     @property
     def gpu_hours(self) -> float | None:
         """GPU-hours of all trials; None if unknown."""
-        return pricing.gpu_hours(self.spec, self.price, self.timing)
+        return pricing.gpu_hours(self.spec, self.price, self.time_of_units)
+
+    @property
+    def time_of_units(self) -> pricing.Timing | None:
+        """The times of trials, per epoch or, with minutes, per unit of `Spec.length`."""
+        return self.timing if self.spec.minutes is None else pricing.time_units(self.spec, self.timing)
 
 
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
@@ -180,7 +185,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     draws = not spec.search_method.enumerates
     allowed = estimate_feasible_fraction(spec.space) if spec.space.constraints and draws else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
-    lengths = [spec.trial_epochs(params) for params in seen]
+    lengths = [spec.trial_length(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
@@ -188,14 +193,19 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = basis.timing(first)
-    priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
-    confirming = pricing.confirming(spec, configurations, priced_at.epochs, max(lengths))
+    whole = None
+    if trials is not None and (alike or all_seen) and spec.counts_epochs:
+        whole = round((members or trials) * per_trial)
+    price = pricing.price if spec.minutes is None else pricing.price_units
+    priced_at = price(spec, priced, pruned, measured, max(concurrent, 1))
+    searched = priced_at.epochs if spec.minutes is None or priced_at.trials is None else priced_at.trials * pruned
+    confirming = pricing.confirming(spec, configurations, searched, max(lengths))
     return Plan(
         spec=spec,
         devices=share,
         trials=trials,
         lengths=(min(lengths), max(lengths)),
-        epochs=round((members or trials) * per_trial) if trials is not None and (alike or all_seen) else None,
+        epochs=whole,
         concurrent=concurrent or None,
         on_cluster=room is not None,
         sample=first,

@@ -7,7 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -60,6 +60,7 @@ class Price:
     trials: float | None
     epochs: float | None
     hours: float | None
+    trained_s: float | None = None  # seconds of all epochs together; None without a `Timing`
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +174,43 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
         seconds = min(limits)
         trials_left = max((seconds - timing.start_s) * concurrent / each_s, 0)
         epochs = trials_left * per_trial
-    return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None)
+    trained_s = None if epochs is None else epochs * timing.epoch_s
+    return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None, trained_s)
+
+
+def time_units(spec: Spec, measured: Timing | None) -> Timing:
+    """Return the times of trials that end after minutes, with the units of `Spec.length` in place of epochs.
+
+    Without measured epochs, those of trials that are bounded by both are taken to fill the minutes.
+    """
+    unit_s = 60 * (spec.minutes or 0.0) / spec.length
+    if measured is None:
+        return Timing(unit_s, 0.0, 0.0, "by minutes")
+    if spec.counts_epochs:
+        unit_s = min(unit_s, measured.epoch_s)
+    return Timing(unit_s, measured.trial_s, measured.start_s, measured.source)
+
+
+def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int) -> Price:
+    """Return the cost of trials that end after minutes; its epochs are None if no time of an epoch is known.
+
+    ``per_trial`` is in the units of `Spec.length`. Arguments else as those of `price`.
+    """
+    timing = time_units(spec, measured)
+    epochs = None
+    if measured is not None and spec.budget.epochs is not None:
+        epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
+    in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
+    found = price(in_units, trials, per_trial, timing, concurrent)
+    trained = None if measured is None or found.trained_s is None else found.trained_s / measured.epoch_s
+    return replace(found, epochs=trained)
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
     """Return the GPU-hours of all trials of a sweep; None if unknown."""
-    if timing is None or price.trials is None or price.epochs is None or not spec.resources.gpus:
+    if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
         return None
-    return (price.trials * timing.trial_s + price.epochs * timing.epoch_s) * spec.resources.trial_gpus / 3600
+    return (price.trials * timing.trial_s + price.trained_s) * spec.resources.trial_gpus / 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +244,8 @@ def list_offers(
         if machine.epoch_s is not None:
             beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)
             there = Timing(machine.epoch_s, *beside, "given")
-        hours = price(spec, trials, per_trial, there, at_once).hours
+        price_there = price if spec.minutes is None else price_units
+        hours = price_there(spec, trials, per_trial, there, at_once).hours
         found.append(Offer(machine, at_once, hours, None if hours is None else hours * machine.gpus * machine.price))
     return found
 

@@ -55,21 +55,20 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
         hint = f"its model is there: python -m sweep best {folder.name} --trial {trial} --export keras"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
-    length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
-    if length > MAX_EPOCHS:
-        raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")
+    if epochs is not None and epochs > MAX_EPOCHS:
+        raise InputError.one("--epochs", f"{epochs:,}, expected at most {MAX_EPOCHS:,}")
     name = wanted.name or free_name(folder.path.parent, f"{folder.name[:LONGEST]}-retrain")
     keys = resolved.trial_file(sweep.spec, started.params, started.seed, name)
-    keys |= _lengthened(started.params, length, keys)
+    length = _set_length(keys, sweep.spec, started.params, epochs)
     keys |= {"repeats": seeds} if seeds > 1 else {}
-    keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
+    keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length}"
     for metric in _list_metrics(keys):
         metric.pop("target", None)  # a target would end a trial early
     if all_data:
         _check_all_data(sweep, started.params, wanted.assignments)
         _hold_nothing_out(keys, sweep.spec.constraints)
     times = "once" if seeds == 1 else f"with {seeds} seeds"
-    comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
+    comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length}, {times}."]
     comments += ["Trained on all data: no data is held out."] if all_data else []
     text = resolved.file_text(keys, comments)
     spec = parse_spec(text, "retrain", wanted.assignments)
@@ -86,6 +85,21 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     if patience := spec.training.get("patience"):
         notes.append(f"training.patience {patience} of the sweep still ends a trial that gets no better")
     return Retraining(spec, text, sweep, trial, origin, tuple(notes))
+
+
+def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
+    """Set how long the trial trains, by default as long as it did; return that in words.
+
+    A number of ``epochs`` takes the place of the minutes that the trial had.
+    """
+    if epochs is not None:
+        keys.pop("minutes", None)
+    elif spec.counts_epochs:
+        epochs = spec.trial_epochs(params)
+    else:
+        return f"{spec.minutes:g} minutes"
+    keys |= _lengthened(params, epochs, keys)
+    return f"{epochs} epochs"
 
 
 def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:

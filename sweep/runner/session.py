@@ -241,13 +241,20 @@ class Session:
             data_seed=spec.data_seed,
         )
 
+    def _uses_memo(self) -> bool:
+        """Return whether trials may be answered from earlier sweeps.
+
+        Not those of populations, and not those that end after minutes, of which no two machines train as much.
+        """
+        return self.options.memo and self.spec.population is None and self.spec.minutes is None
+
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, report what was reused, and return the outcome."""
         spec, options, ending = self.spec, self.options, self.ending
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
         searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
-        methods.learn_warm_start(searcher, info.warm_start, view.say)
+        methods.learn_warm_start(searcher, info.warm_start, view.say, spec)
         scheduler = methods.scheduler(spec, job.import_folders)
         keeper = CheckpointKeeper(folder.path, spec)
         answers = _Answers()
@@ -275,7 +282,7 @@ class Session:
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
                 inherit=partial(inherit, folder, spec.objectives[0]),
-                memo=Memo(folder, info, spec.objectives[0], view.say) if options.memo and not spec.population else None,
+                memo=Memo(folder, info, spec.objectives[0], view.say) if self._uses_memo() else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)

@@ -27,6 +27,7 @@ from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
+from sweep.progress import count_units, get_share, passes_any
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
@@ -57,10 +58,12 @@ class OpenTrial:
     """A trial that has not ended for good: its stage, and what is known of it in this session."""
 
     state: TrialState
-    epochs: int  # that it is to train
+    epochs: int  # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
     decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
     may_pause: bool = False  # at its decision epochs
     stage: Stage = Stage.WAITING
+    before: int = 0  # units before its last epoch
+    heard: int = 0  # units after its last epoch
     early_end: EarlyEnd | None = None  # that its last epoch calls for
     stop_requested: bool = False  # by a user; it ends at its next report
     restarts: int = 0  # number of lost workers
@@ -84,11 +87,35 @@ class OpenTrial:
         """Return the event that prunes this trial on a user's request."""
         return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
+    @property
+    def units(self) -> int:
+        """What it has trained, in the units of `epochs` and `decisions`."""
+        return count_units(self.state.epoch, self.state.share, self.epochs)
+
+    @property
+    def decided(self) -> bool:
+        """Whether its last epoch has reached one of `decisions`."""
+        if self.state.share is None:
+            return self.state.epoch in self.decisions
+        return passes_any(self.decisions, self.before, self.heard)
+
+    def hear(self) -> None:
+        """Note that the state has another epoch."""
+        self.before, self.heard = self.heard, self.units
+
+    def reaches(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
+        """Yield each of its next epochs, and whether it reaches one of `decisions` with it."""
+        before = self.units
+        for epoch in epochs:
+            after = count_units(epoch.epoch, get_share(epoch.measures), self.epochs)
+            yield epoch, passes_any(self.decisions, before, after)
+            before = after
+
     def overdue(self) -> TrialEnded | None:
         """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
-        if self.state.epoch >= self.epochs and not diverged:
+        if self.units >= self.epochs and not diverged:
             return self.end(Status.COMPLETED, "", Facts())
         if early is None:
             return None
@@ -149,6 +176,7 @@ class Terms:
             params=started.params,
             seed=started.seed,
             epochs=spec.trial_epochs(started.params),
+            minutes=spec.minutes,
             devices=devices,
             training=spec.training,
             data_seed=spec.data_seed,
@@ -465,7 +493,7 @@ class Pauses:
     def why(self, trial: OpenTrial) -> str | None:
         """Return why a trial must pause now; None if it may continue."""
         place = trial.state.place
-        if self._rule is None or place is None or trial.state.epoch not in trial.decisions:
+        if self._rule is None or place is None or not trial.decided:
             return None
         return self._rule.holds(place)
 

@@ -32,11 +32,12 @@ def choose_automatically(
     *,
     objectives: int,
     epochs: int,
+    minutes: float | None = None,
     has_rule: bool = False,
     lengths_differ: bool = False,
     budget_epochs: int | None = None,
 ) -> Automatic:
-    """Return a method and a rule for trials of so many epochs.
+    """Return a method and a rule for trials of so many epochs, or, with minutes, of so many hundredths of them.
 
     ``has_rule`` says that the file has a rule, ``lengths_differ`` that trials train for different numbers of epochs,
     and ``budget_epochs`` how many epochs all trials train together, if that is bounded.
@@ -62,5 +63,6 @@ def choose_automatically(
         min_completed=MIN_COMPLETED,
     )
     rungs = " and ".join(map(str, compute_decision_epochs(rule, epochs)))
-    why = f"a third of the trials goes on from epoch {rungs}, and {MIN_COMPLETED} at least train to the end"
+    places = f"epoch {rungs}" if minutes is None else f"{rungs} hundredths of the {minutes:g} minutes"
+    why = f"a third of the trials goes on from {places}, and {MIN_COMPLETED} at least train to the end"
     return Automatic("gp", rule, (method, f"asha_promotion, chosen by auto: {why}"))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweep.events import Params
+from sweep.progress import UNBOUNDED_EPOCHS, count_length
 from sweep.space import Parameter, Space
 from sweep.space.domains import Range, Tied, list_choices
 from sweep.space.early_terminate import (
@@ -37,7 +38,7 @@ from sweep.spec.sweep_file import (
 )
 from sweep.spec.validation import Document, KeyPath, describe_value, dotted, expectation, schema_of, validate_parts
 from sweep.store.sweep_info import maximizes
-from sweep.text import did_you_mean, join_words
+from sweep.text import counted, did_you_mean, join_words
 
 
 class SpecResolver:
@@ -70,6 +71,12 @@ class SpecResolver:
         """Whether the file names a method whose trials are members of a population."""
         return self.method is not None and self.method.population
 
+    @property
+    def epochs(self) -> int:
+        """The epochs of a trial that has no parameter of this name."""
+        is_bounded = self.file.minutes is None or "epochs" in self.document.data
+        return self.file.epochs if is_bounded else UNBOUNDED_EPOCHS
+
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
         self.check_required()
@@ -81,6 +88,7 @@ class SpecResolver:
         self.check_held_out(metrics)
         self.check_exclusive_settings()
         self.check_workers()
+        self.check_minutes()
         self.check_reduction()
         before = document.found
         entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
@@ -110,7 +118,8 @@ class SpecResolver:
             metrics=metrics,
             space=space,
             constraints=tuple(one for text, one in read.items() if text not in expressions),
-            epochs=file.epochs,
+            epochs=self.epochs,
+            minutes=file.minutes,
             early_terminate=rule,
             run_cap=file.run_cap,
             repeats=file.repeats,
@@ -144,7 +153,8 @@ class SpecResolver:
             return None
         return automatic.choose_automatically(
             objectives=len(file.metrics or (0,)),
-            epochs=file.epochs,
+            epochs=count_length(self.epochs),
+            minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
             lengths_differ="epochs" in (file.parameters or {}),
             budget_epochs=file.budget.epochs,
@@ -334,6 +344,21 @@ class SpecResolver:
             what = f"{training.cross_device} is for the devices of one process, {several}"
             self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
 
+    def check_minutes(self) -> None:
+        """Note what cannot be combined with trials that end after some minutes."""
+        file = self.file
+        if file.minutes is None:
+            return
+        several = file.resources.workers > 1 or file.training.strategy == "parameter_server"
+        reasons = {
+            "a parameter called epochs": "epochs" in (file.parameters or {}),
+            f"method {file.method}, whose members train the same epochs": self.is_population,
+            "training.fuse: trials that train as one program have no time of their own": bool(file.training.fuse),
+            "several workers a trial, which would each go by a clock of their own": several,
+        }
+        for reason in (reason for reason, there in reasons.items() if there):
+            self.document.mistake(("minutes",), f"does not go with {reason}", "write epochs in its place", at_key=True)
+
     def check_fused(self) -> None:
         """Note settings that trials trained as one program cannot have."""
         training, resources = self.file.training, self.file.resources
@@ -438,12 +463,15 @@ class SpecResolver:
         before = document.found
         chosen = None if self.automatic is None else self.automatic.rule
         rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document) if chosen is None else chosen
-        epochs = self.most_epochs(entries)
+        epochs = count_length(self.most_epochs(entries))
         if chosen is None:  # a rule that auto chose says where it begins
             rule = self.with_first_rung(rule, epochs)
         if document.found == before and "epochs" not in self.wrong:
-            named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
-            sweep_file.check_acts(rule, epochs, ("early_terminate",), document, is_default=not named)
+            is_named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
+            is_default = not is_named and file.minutes is None
+            length = self.describe_length(epochs)
+            path: KeyPath = ("early_terminate",)
+            sweep_file.check_acts(rule, epochs, path, document, length=length, is_default=is_default)
         if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
@@ -469,17 +497,26 @@ class SpecResolver:
         acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
             hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
+            place = self.describe_place(acting[0], epochs)
             self.notes.append(
-                f"early_terminate: {rule.type} decides after epoch {acting[0]} of {epochs}; ranks may say little so "
+                f"early_terminate: {rule.type} decides after {place}; ranks may say little so "
                 f"early, and {self.file.method} then prefers what starts quickly; {hint}"
             )
         return rule
+
+    def describe_length(self, length: int) -> str:
+        """Return the length of a trial in words, in the units of its rungs."""
+        return counted(length, "epoch") if self.epochs < UNBOUNDED_EPOCHS else f"{length} hundredths of its minutes"
+
+    def describe_place(self, unit: int, length: int) -> str:
+        """Return a rung in words, such as "epoch 3 of 27"."""
+        return f"epoch {unit} of {length}" if self.epochs < UNBOUNDED_EPOCHS else f"{unit} % of its minutes"
 
     def most_epochs(self, entries: list[Entry]) -> int:
         """Return the epochs of the longest trial; note a parameter ``epochs`` whose values are no numbers of epochs."""
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
-            return self.file.epochs
+            return self.epochs
         values = list_choices(entry.domain) or ()
         counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
         if not values or len(counts) < len(values):

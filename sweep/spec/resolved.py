@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sweep.events import Params, Value, trial_epochs
+from sweep.progress import UNBOUNDED_EPOCHS, count_length
 from sweep.space import Space
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
@@ -36,7 +37,8 @@ class Spec:
     metrics: tuple[Metric, ...]  # at least one
     space: Space
     constraints: tuple[Expression, ...] = ()  # on metrics
-    epochs: int
+    epochs: int  # `UNBOUNDED_EPOCHS` with minutes alone
+    minutes: float | None = None  # of training, after which a trial is complete
     early_terminate: EarlyTermination
     run_cap: int | None
     repeats: int
@@ -125,9 +127,23 @@ class Spec:
         seed = self.training.get("data_seed")
         return seed if isinstance(seed, int) else self.seed
 
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether a trial ends after a number of epochs; False with minutes alone."""
+        return self.epochs < UNBOUNDED_EPOCHS
+
+    @property
+    def length(self) -> int:
+        """The length of a trial in the units of its rungs: its epochs or, with minutes alone, hundredths of them."""
+        return count_length(self.epochs)
+
     def trial_epochs(self, params: Params) -> int:
-        """Return the number of epochs that a trial with these parameters trains."""
+        """Return the number of epochs that a trial with these parameters trains at most."""
         return trial_epochs(params, self.epochs)
+
+    def trial_length(self, params: Params) -> int:
+        """Return the length of a trial with these parameters, in the units of its rungs."""
+        return count_length(self.trial_epochs(params))
 
     def to_json_dict(self) -> dict[str, Value]:
         """Return the sweep as plain data: a sweep file that resolves to an equal sweep."""
@@ -139,7 +155,8 @@ class Spec:
             "metrics": [metric.described() for metric in self.metrics],
             "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
             "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
-            "epochs": self.epochs,
+            **({"epochs": self.epochs} if self.counts_epochs else {}),
+            **({} if self.minutes is None else {"minutes": self.minutes}),
             "early_terminate": sweep_file.rule_to_dict(self.early_terminate),
             "run_cap": self.run_cap,
             "repeats": self.repeats,
@@ -194,7 +211,8 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
         "parameters": {parameter: _write_constant(value) for parameter, value in params.items()},
         "constraints": [one.text for one in spec.constraints],
-        "epochs": spec.epochs,
+        "epochs": spec.epochs if spec.counts_epochs else None,
+        "minutes": spec.minutes,
         "folds": folds,
         "seed": seed,
         "training": _resolve_training(spec, seed),

@@ -18,6 +18,7 @@ from sweep.space import early_terminate
 from sweep.space.domains import list_choices
 from sweep.space.early_terminate import EarlyTermination, Misfit
 from sweep.spec.blocks import (
+    Amount,
     Block,
     Budget,
     Checkpoint,
@@ -77,22 +78,29 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
 
 
 def check_acts(
-    rule: EarlyTermination, epochs: int, path: KeyPath, document: Document, *, is_default: bool = False
+    rule: EarlyTermination,
+    epochs: int,
+    path: KeyPath,
+    document: Document,
+    *,
+    length: str = "",
+    is_default: bool = False,
 ) -> None:
     """Note a rule that cannot act on a trial of ``epochs`` epochs, or a bracket of it that cannot.
 
-    ``is_default``: the file does not set the number of epochs.
+    ``length`` are these epochs in other words. ``is_default``: the file does not set the number of epochs.
     """
+    length = length or counted(epochs, "epoch")
     why = ", the default, for the file names none" if is_default else ""
     hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
     acting = early_terminate.brackets(rule, epochs)
     if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
         does = "pause" if rule.pauses else "stop"
-        what = f"can never {does} a trial of {counted(epochs, 'epoch')}{why}"
+        what = f"can never {does} a trial of {length}{why}"
         document.mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
-        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs{why}"
+        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {length}{why}"
         document.mistake((*path, "brackets"), what, hint if is_default else "")
 
 
@@ -233,6 +241,11 @@ class SweepFile(Block):
     )
     epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] = Field(
         10, description="Epochs per trial; a parameter called epochs takes its place."
+    )
+    minutes: Amount | None = Field(
+        None,
+        description="Minutes of training after which a trial is complete, in place of epochs or, with both, whichever "
+        "comes first; rungs are in hundredths of them if the file has no epochs.",
     )
     early_terminate: EarlyTerminate | OwnPart | None = Field(
         None,

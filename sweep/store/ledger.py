@@ -38,6 +38,7 @@ from sweep.events import (
     TrialStarted,
     convert_to_json_types,
 )
+from sweep.progress import get_share
 from sweep.store import log
 
 
@@ -54,6 +55,7 @@ class TrialState:
     reason: str = ""
     epoch: int = 0  # last epoch reported
     reported: int = 0  # number of reported epochs: less than `epoch` if the log was repaired
+    share: float | None = None  # of its budget that it has used; None if it has no minutes
     last: Mapping[str, float] = field(default_factory=dict)  # metrics of the last epoch
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)  # metrics by epoch, if the ledger keeps them
     end: TrialEnded | None = None  # its end or last interruption; None while it is running
@@ -234,6 +236,8 @@ class Ledger:
                 raise OutOfOrder(f"trial {event.trial} has ended before")
             trial.status, trial.reason, trial.end = Status.RUNNING, "", None
         trial.epoch, trial.last = event.epoch, event.metrics
+        if event.measures:
+            trial.share = get_share(event.measures)
         trial.reported += 1
         if self._keep_epochs:
             trial.epochs[event.epoch] = event.metrics

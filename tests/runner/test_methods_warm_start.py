@@ -73,5 +73,5 @@ def test_nothing_was_taken_nothing_is_learned() -> None:
 
     spec = parse_spec(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
-    methods.learn_warm_start(build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append)
+    methods.learn_warm_start(build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append, spec)
     assert said == []

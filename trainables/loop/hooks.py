@@ -206,7 +206,7 @@ class Callbacks:
         """Return whether a callback wants to be called after single updates."""
         return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
 
-    def watch(self, author: Author, model: keras.Model, *, epochs: int, updates: int) -> None:
+    def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
         """Pass the model and the numbers of epochs and updates to the callbacks.
 
         This also restores the author's attributes that `callbacks` has set, because they were removed while the model

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +58,31 @@ class Spent(NamedTuple):
 
 
 @dataclass
+class TrialClock:
+    """The seconds that the epochs of a trial took, by which schedules go if the sweep file has minutes."""
+
+    trained_s: float = 0.0  # in all sessions
+    epoch_s: float = 0.0  # of the last epoch
+    phase_s: float = 0.0  # before the present phase
+
+    def add(self, time_s: float) -> None:
+        """Count an epoch."""
+        self.trained_s += time_s
+        self.epoch_s = time_s
+
+    def shares(self, budget_s: float) -> tuple[float, float]:
+        """Return the shares of the phase's time at the start and at the expected end of the next epoch.
+
+        The next epoch is expected to take as long as the last one; before the first one, nothing is known.
+        """
+        left_s = budget_s - self.phase_s
+        if left_s <= 0:
+            return 1.0, 1.0
+        used_s = self.trained_s - self.phase_s
+        return used_s / left_s, (used_s + self.epoch_s) / left_s
+
+
+@dataclass
 class ReadyTrial:
     """A trial that is ready to train, in one of its phases."""
 
@@ -88,6 +113,7 @@ class ReadyTrial:
     stopped: str = ""  # why the author's code ends the trial
     epoch: int = 0
     train_s: float = 0.0
+    clock: TrialClock = field(default_factory=TrialClock)
     together: int = 1  # largest number of trials that it was trained with at once
     waited: Plateau = field(init=False)
     held: Reads = field(init=False)  # parameters that its programs depend on, for another trial to match
@@ -126,7 +152,12 @@ class ReadyTrial:
         All epochs are done, the author's code has stopped the trial, or the objective has not improved for too long.
         """
         in_vain = is_exhausted(self.waited, self.assignment.training)
-        return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
+        return bool(self.stopped) or in_vain or self.share >= 1
+
+    @property
+    def share(self) -> float:
+        """The share of its budget of epochs and minutes that the trial has used."""
+        return self.assignment.share_used(self.epoch, self.clock.trained_s)
 
     @property
     def phase_is_over(self) -> bool:
@@ -139,6 +170,8 @@ class ReadyTrial:
 
         Only a trial whose epochs are all done can be extended, and only if nothing has read their number.
         """
+        if self.assignment.minutes is not None:
+            return False
         read = {name for reads in self.reads for name in reads} | set(self.program.live_names)
         if not read.isdisjoint(LENGTHS) or self.epoch < self.assignment.epochs:
             return False
@@ -169,7 +202,18 @@ class ReadyTrial:
             count=self.walk.per_epoch,
             epochs=self.span.length(self.assignment.epochs),
             warmup=self.warmup,
+            by_time=self._shares_by_time(),
         )
+
+    def _shares_by_time(self) -> tuple[float, float] | None:
+        """Return the shares of the phase's minutes at the start and at the expected end of the next epoch.
+
+        None if its length is a number of epochs alone.
+        """
+        minutes, last = self.assignment.minutes, self.span.last
+        if minutes is None or (last is not None and last < self.assignment.epochs):
+            return None
+        return self.clock.shares(60 * minutes)
 
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch and return its report.
@@ -211,6 +255,7 @@ class ReadyTrial:
             metrics = metrics | {f"val_{name}": value for name, value in evaluated.metrics.items()}
         loss_std = math.nan if evaluated is None else evaluated.loss_std
         self.epoch, self.train_s = epoch, self.train_s + spent.time_s
+        self.clock.add(spent.time_s)
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
         if wheel is not None:
@@ -342,6 +387,7 @@ class ReadyTrial:
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
             **({"left": self.left.state()} if self.left is not None else {}),
+            **({} if self.assignment.minutes is None else {"clock": asdict(self.clock)}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
@@ -361,6 +407,7 @@ class ReadyTrial:
             hooks.set_trainable_layers(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
+        self.clock = TrialClock(**about.get("clock", {}))
         if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:
             raise checkpoint.CheckpointError("its examples came in an order that is not drawn any more; it begins anew")
         if self.reduction:
@@ -371,6 +418,7 @@ class ReadyTrial:
         self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
         self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
+        self.clock = replace(before.clock, phase_s=before.clock.trained_s)
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         """Train one epoch in the strategy's scope; what traces read belongs to the structure."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.progress import UNBOUNDED_EPOCHS
 from trainables.recipe.refusals import Refused
 
 
@@ -73,8 +74,9 @@ def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ..
             found.append(Span(len(found), first, last, dict(phase.changes)))
             first = last or first
     if found and found[-1].last is not None and found[-1].last < epochs:
+        length = "ends by its minutes" if epochs >= UNBOUNDED_EPOCHS else f"has {epochs}"
         raise Refused(
-            f"phases() are over after {found[-1].last} epochs, and the trial has {epochs}; give the last one no number"
+            f"phases() are over after {found[-1].last} epochs, and the trial {length}; give the last one no number"
         )
     return tuple(found) or (Span(),)
 

@@ -147,12 +147,20 @@ def build(hp: Hyperparameters) -> Schedule:
 
 
 def rates(
-    schedule: Schedule, *, peak: float, epoch: int, count: int, epochs: int, warmup: int
+    schedule: Schedule,
+    *,
+    peak: float,
+    epoch: int,
+    count: int,
+    epochs: int,
+    warmup: int,
+    by_time: tuple[float, float] | None = None,
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Return the learning rates of the ``count`` updates of one epoch (from 1) of ``epochs``, as float32.
 
     The first ``warmup`` updates of the trial rise linearly to the peak: update i (from 0) has ``(i + 1) / warmup`` of
-    it.
+    it. ``by_time`` are the shares of the trial's minutes at the start and at the end of the epoch; the decay goes by
+    its epochs or by its minutes, whichever is further.
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
@@ -161,8 +169,23 @@ def rates(
         if i < warmup:
             factors.append((i + 1) / warmup)
         else:
-            factors.append(schedule(Moment((i - warmup) / decay, i / count)))
+            share = (i - warmup) / decay
+            if by_time is not None:
+                begun, ended = by_time
+                used = begun + (ended - begun) * (i - first) / count
+                share = max(share, _share_after_warmup(min(used, 1.0), i, warmup))
+            factors.append(schedule(Moment(share, i / count)))
     return np.asarray([peak * factor for factor in factors], np.float32)
+
+
+def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
+    """Return the progress of the decay after a share of the trial's time, and so many updates.
+
+    The warm-up is taken to have lasted its part of the updates. With the share of epochs in place of that of time, this
+    is the progress by epochs.
+    """
+    warmed = used * warmup / updates if updates else 0.0
+    return (used - warmed) / (1 - warmed) if warmed < 1 else 1.0
 
 
 class _EndAsked(Exception):

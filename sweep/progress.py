@@ -1,0 +1,106 @@
+"""How far a trial is: the share of its epochs or of its minutes that it has used, and the units in which rungs count.
+
+A trial of a sweep file with ``minutes`` ends once it has trained that long, or has trained its epochs, whichever comes
+first. What counts are the seconds of its epochs, with their validation (`EpochReported.time_s`). The worker adds the
+share of the budget that is used to each report, as the measure `SHARE`, so that everything that is decided by it
+follows from the log alone.
+
+Rungs count units: epochs or, of trials that have minutes alone, hundredths of their minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import structs
+
+from sweep.events import WHOLE, EpochReported, Event, Status, TrialEnded
+
+UNBOUNDED_EPOCHS = 10**9
+"""The epochs of a trial that only its minutes end."""
+
+HUNDREDTHS = 100
+"""The units of a trial that only its minutes end."""
+
+SHARE = "budget_share"
+"""Measure of an epoch of a trial with minutes: the share of its budget that the trial has used, from 0 to 1."""
+
+_ROUNDING = 1e-9
+
+
+def count_length(epochs: int) -> int:
+    """Return the number of units of a whole trial of ``epochs`` epochs."""
+    return HUNDREDTHS if epochs >= UNBOUNDED_EPOCHS else epochs
+
+
+def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | None) -> float:
+    """Return the share of its budget that a trial has used: of its epochs or its minutes, the larger one, at most 1."""
+    by_time = 0.0 if minutes is None else trained_s / (60 * minutes)
+    return min(max(epoch / epochs, by_time), 1.0)
+
+
+def count_units(epoch: int, share: float | None, length: int) -> int:
+    """Return the units that a trial has trained: its epochs, or the whole units of the ``share`` of its budget."""
+    return epoch if share is None else min(math.floor(share * length + _ROUNDING), length)
+
+
+def passes_any(units: Iterable[int], before: int, after: int) -> bool:
+    """Return whether a trial that went from ``before`` to ``after`` units has reached one of ``units``."""
+    return any(before < unit <= after for unit in units)
+
+
+class UnitReports:
+    """Translates the reports of trials with minutes for searchers and schedulers, whose epochs are units.
+
+    They see one report for each unit that a trial has reached, with the metrics of the epoch in which it reached it,
+    and the last metrics of a trial at its end. So every rule compares trials that have used the same share.
+    """
+
+    def __init__(self, length: int, epochs: int | None = None) -> None:
+        """Initialize for trials of ``length`` units.
+
+        ``epochs``: the length of trials whose reports do not say what share they have used; None: all say it.
+        """
+        self._length = length
+        self._epochs = epochs
+        self._units: dict[int, int] = {}  # by trials that have not ended
+        self._hidden: dict[int, EpochReported] = {}  # their last reports, if these reached no further unit
+
+    def translate(self, event: Event) -> Iterator[Event]:
+        """Yield the events to be observed in place of this one."""
+        match event:
+            case EpochReported():
+                yield from self._report(event)
+            case TrialEnded():
+                yield from self._end(event)
+            case _:
+                yield event
+
+    def _report(self, event: EpochReported) -> Iterator[Event]:
+        before = self._units.get(event.trial, 0)
+        reached = count_units(event.epoch, self._find_share(event), self._length)
+        self._hidden[event.trial] = event
+        for unit in range(before + 1, reached + 1):
+            self._hidden.pop(event.trial, None)
+            self._units[event.trial] = unit
+            yield structs.replace(event, epoch=unit)
+
+    def _find_share(self, event: EpochReported) -> float | None:
+        share = get_share(event.measures)
+        if share is None and self._epochs is not None:
+            return event.epoch / self._epochs
+        return share
+
+    def _end(self, event: TrialEnded) -> Iterator[Event]:
+        if event.status is not Status.INTERRUPTED:
+            hidden = self._hidden.pop(event.trial, None)
+            unit = self._units.pop(event.trial, 0) + 1
+            if hidden is not None and unit <= self._length and event.status in WHOLE:
+                yield structs.replace(hidden, epoch=unit)
+        yield event
+
+
+def get_share(measures: Mapping[str, float]) -> float | None:
+    """Return the share of its budget that a trial has used by a report; None if the trial has no minutes."""
+    return measures.get(SHARE)
