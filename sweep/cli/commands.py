@@ -17,6 +17,7 @@ from sweep.cli import (
     exporting,
     kubernetes,
     options,
+    page,
     planning,
     results,
     running,
@@ -38,7 +39,7 @@ WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
+    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status, page.ui),
     "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),

@@ -189,7 +189,8 @@ function shown(field, trial) {
 
 function title(trial) {
   const sweep = SEVERAL ? `${DATA.sweeps[TRIALS.sweep[trial]].name}, ` : "";
-  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}, rank ${TRIALS.rank[trial]}`;
+  const rank = TRIALS.rank[trial] === null ? "" : `, rank ${TRIALS.rank[trial]}`;
+  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}${rank}`;
 }
 
 function lines(trial) {

@@ -14,7 +14,7 @@ const selection = {
 
 // `source` has `forget()`: takes away its own box or ranges.
 function select(source, mask, settled = true) {
-  const combined = document.getElementById("combine").checked;
+  const combined = document.getElementById("combine")?.checked;
   for (const other of [...selection.parts.keys()]) {
     if (other !== source && !combined) {
       selection.parts.delete(other);
