@@ -98,8 +98,20 @@ def make_app(page: Page) -> web.Application:
             web.get("/{name}/{trial:[0-9]{1,9}}.json", _send_trial),
         ]
     )
+    app.on_startup.append(_prepare)
     app.on_shutdown.append(_end_streams)
     return app
+
+
+async def _prepare(app: web.Application) -> None:
+    """Import in a thread what the first report needs, before it is asked for."""
+    app[PAGE].reading.start(_import_report)
+
+
+def _import_report() -> None:
+    import sweep.render.report
+    import sweep.searchers.optuna_study
+    import sweep.store.reading  # noqa: F401  # imported for what comes later
 
 
 async def _end_streams(app: web.Application) -> None:

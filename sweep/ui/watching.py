@@ -27,7 +27,7 @@ IDLE_LOOK_S = 2.0  # of one that does not run, and of the list
 AFAR_LOOK_S = 5.0  # of one in an object store that does not run on this machine
 TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
 FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
-REST = 5  # least pause between two reports, as a multiple of what the last one took
+REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
 SETTLE_S = 1.0  # least pause between two reports
 SMALL_BYTES = 4_000_000  # a log up to this size is read before the first report, a larger one after it
 
@@ -45,6 +45,7 @@ class LiveReport:
 
     line: int
     content: bytes
+    cost_s: float  # CPU time
 
 
 class News:
@@ -76,6 +77,10 @@ class Reading:
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Return the result of a function that a thread calls."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Call a function in a thread, whose end nobody waits for."""
+        self._threads.submit(work)
 
     def close(self) -> None:
         """End without waiting for what is being read."""
@@ -165,25 +170,26 @@ class Watch:
             self._report_task = asyncio.create_task(self._make_report())
 
     async def _make_report(self) -> None:
-        began = time.monotonic()
+        cost_s = 0.0
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)
+            cost_s = self.report.cost_s
         except SweepError as error:
             self._fail(str(error))
-        took_s = time.monotonic() - began
-        self._report_due = time.monotonic() + max(REST * took_s, SETTLE_S)
+        self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
         self.news.tell()
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
     """Return the report on a sweep as it is now. Raises `StoreError`."""
-    from sweep.render import report
+    from sweep.render import report  # the first time, it takes seconds
 
+    began = time.thread_time()
     found = report.sections([folder])
     line = 0
     if sweep is not None and folder.log.exists():
         line = sweep.lines.find_line(found.log_bytes)
-    return LiveReport(line, encode_report(line, found))
+    return LiveReport(line, encode_report(line, found), time.thread_time() - began)
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
