@@ -18,6 +18,7 @@ from sweep.cli import (
     kubernetes,
     mcp_server,
     options,
+    page,
     planning,
     results,
     running,
@@ -40,7 +41,7 @@ WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # a signal during these saves the trials that have begun
 WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
-    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
+    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status, page.ui),
     "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
     "Steer": (steering.note, steering.star),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sweep import interruption, output
-from sweep.cli import options, submitting
+from sweep.cli import options, page, submitting
 from sweep.cli.startup import Startup, describe_work
 from sweep.errors import InputError
 from sweep.store.folder import ResultsFolder, require_locks
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
+@click.option("--ui", is_flag=True, help="Start the live page beside it, and say its address; see `ui`.")
 @options.detach
 @options.notify
 @options.session
@@ -47,13 +49,14 @@ def run(
     changes: Sequence[str],
     how: Options,
     or_resume: bool,
+    ui: bool,
     detach: bool,
     as_json: bool,
 ) -> None:
     """Run a sweep file into a new results folder."""
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
-        _run(file, results, changes, how, startup, or_resume=or_resume, detach=detach, as_json=as_json)
+        _run(file, results, changes, how, startup, or_resume=or_resume, ui=ui, detach=detach, as_json=as_json)
 
 
 def _run(
@@ -64,6 +67,7 @@ def _run(
     startup: Startup,
     *,
     or_resume: bool,
+    ui: bool,
     detach: bool,
     as_json: bool,
 ) -> None:
@@ -80,8 +84,12 @@ def _run(
 
     if detach:
         planning.check_trainable(spec, str(file), folders, here=how.address is None)
-        _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
+        driver = _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
+        if ui:
+            page.say_address_beside(results, spec.name, driver)
         return
+    if ui:
+        page.say_address_beside(results, spec.name, os.getpid())
     if goes_on:
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         startup.close()
@@ -151,8 +159,11 @@ def resume(
         go_on(reopened, how, startup, as_json=as_json)
 
 
-def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> None:
-    """Start this command again in the background, and say how to watch it, wait for it and stop it."""
+def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
+    """Start this command again in the background, and say how to watch it, wait for it and stop it.
+
+    Return the number of its process.
+    """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
     from sweep.runner import detaching
@@ -161,7 +172,7 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> None:
         raise InputError.one("--detach", "is given with --events", "leave one of them out")
     interruption.stop_handling_signals()  # until the driver runs, Ctrl-C ends it
     given = click.get_current_context().meta[options.ARGUMENTS]
-    driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json")])
+    driver = detaching.start_detached(folder, [word for word in given if word not in ("--detach", "--json", "--ui")])
     name = folder.address
     found = DetachedDocument(
         sweep=folder.name,
@@ -174,10 +185,11 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> None:
     )
     if as_json:
         click.echo(document(found))
-        return
+        return driver.process
     click.echo(f"started  {printable(found.sweep)} in the background, process {found.process}")
     for word in ("watch", "wait", "stop", "output"):
         click.echo(f"{word:<9}{printable(getattr(found, word))}")
+    return driver.process
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool) -> None:

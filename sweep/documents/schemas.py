@@ -66,6 +66,7 @@ SHAPES: Mapping[str, Any] = {
     "status": shapes.StatusDocument,
     "stop": shapes.StoppedDocument,
     "submit": shapes.SubmittedDocument,
+    "ui": shapes.PageDocument,
     "wait": shapes.WaitDocument,
 }
 """The type of what each command prints; ``error`` is what all of them print if they fail, ``event`` a line of a log."""

@@ -285,6 +285,13 @@ class DashboardDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PageDocument(Document):
+    """Where the live page answers, until it is ended."""
+
+    url: str  # with the token that lets a browser in
+
+
+@dataclass(frozen=True, kw_only=True)
 class RepairDocument(Document):
     """What a repair has kept of a log; ``original`` is the damaged log, null if it was whole."""
 

@@ -52,22 +52,22 @@ def document(*values: object) -> str:
 
     Several records or mappings are merged into one object with all of their fields.
     """
-    told = [_simple(value) for value in values]
+    told = [as_plain(value) for value in values]
     merged = {name: item for one in told if isinstance(one, dict) for name, item in one.items()}
     return json.dumps(convert_to_json_types(merged if len(told) > 1 else told[0]), indent=2)
 
 
-def _simple(value: object) -> object:
+def as_plain(value: object) -> object:
     """Convert ``value`` to the types of JSON. Other values remain as they are; `convert_to_json_types` refuses them."""
     if isinstance(value, Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {key: _simple(getattr(value, name)) for key, name in names}
+        return {key: as_plain(getattr(value, name)) for key, name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _simple(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(_simple(name)): _simple(item) for name, item in value.items()}
+        return {str(as_plain(name)): as_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_simple(item) for item in value]
+        return [as_plain(item) for item in value]
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, Path) else value

@@ -18,9 +18,14 @@ def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
     that can be found without the rest of the file.
     """
     text = specs.read_text(path)
+    return parse_file(text, path, changes), text
+
+
+def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
+    """Return the sweep that the text of a sweep file describes. Raises like `load_file`."""
     environment = os.environ.get(yaml_reader.VARIABLE, "")
     try:
-        return specs.parse_spec(text, str(path), changes, environment), text
+        return specs.parse_spec(text, str(path), changes, environment)
     except InputError as error:
         more = _find_trainable_mistakes(specs.find_trainable(text, changes, environment), path)
         raise InputError([*error.problems, *more]) from None

@@ -2,10 +2,9 @@
 // The best score for what was spent: as it was found, and over random orders of the same configurations.
 
 class BudgetPlot {
-  constructor(box, label, units) {
+  constructor(box, label, unit) {
     this.box = box;
-    this.units = units;
-    this.unit = units[0];
+    this.unit = unit;
     this.visible = false;
     box.setAttribute("role", "img");
     box.setAttribute("aria-label", label);
@@ -63,7 +62,21 @@ class BudgetPlot {
     ];
   }
 
+  renew() {
+    this.unit = DATA.budgets.find((one) => one.unit === this.unit.unit) ?? DATA.budgets[0];
+    this.draw();
+  }
+
+  refresh() {}
+
+  grow() {}
+
   paint() {}
+
+  close() {
+    this.chart?.dispose();
+    this.chart = null;
+  }
 
   resize() {
     this.chart?.resize();
@@ -79,11 +92,12 @@ function area(band, api, colour) {
 
 function openBudget() {
   if (!box("budget")) return;
-  const units = DATA.budgets;
-  const plot = new BudgetPlot(box("budget"), `The best ${OBJECTIVES[0].name} found, by ${units.map((one) => one.unit).join(" or ")} of training`, units);
-  units.forEach((one, at) => box("budget-unit").append(option(String(at), one.unit)));
-  box("budget-unit").addEventListener("change", (event) => {
-    plot.unit = units[event.target.value];
+  const units = DATA.budgets.map((one) => one.unit);
+  const chooser = box("budget-unit");
+  fillChooser(chooser, units);
+  const plot = new BudgetPlot(box("budget"), `The best ${OBJECTIVES[0].name} found, by ${units.join(" or ")} of training`, DATA.budgets[chooser.value]);
+  chooser.onchange = () => {
+    plot.unit = DATA.budgets[chooser.value];
     plot.draw();
-  });
+  };
 }

@@ -10,6 +10,13 @@ function option(value, text) {
   return element;
 }
 
+// Offers these names, each with its place in the list as value; what was chosen stays chosen.
+function fillChooser(chooser, names, first = 0) {
+  const before = chooser.selectedOptions[0]?.textContent;
+  chooser.replaceChildren(...names.map((name, at) => option(String(at), name)));
+  chooser.selectedIndex = names.includes(before) ? names.indexOf(before) : Math.min(first, names.length - 1);
+}
+
 function showTip(trial, x, y) {
   const tip = document.getElementById("tip");
   const head = document.createElement("strong");
@@ -71,13 +78,23 @@ function setTheme(kind) {
   redraw();
 }
 
-function openControls() {
+// What trials can be coloured by.
+function fillColours() {
   const colour = document.getElementById("colour");
-  FIELDS.forEach((field, at) => colour.append(option(String(at), field.name)));
-  if (SEVERAL) colour.append(option("sweep", "sweep"));
-  colour.append(option("status", "status"));
-  if (SEVERAL) colour.value = "sweep";
-  colour.addEventListener("change", redraw);
+  const before = colour.selectedOptions[0]?.textContent;
+  const first = SEVERAL ? "sweep" : FIELDS[0].name;
+  const choices = FIELDS.map((field, at) => option(String(at), field.name));
+  if (SEVERAL) choices.push(option("sweep", "sweep"));
+  choices.push(option("status", "status"));
+  colour.replaceChildren(...choices);
+  const names = choices.map((choice) => choice.textContent);
+  colour.selectedIndex = names.includes(before) ? names.indexOf(before) : names.lastIndexOf(first);
+  if (!SEVERAL && before === undefined) colour.selectedIndex = 0;
+}
+
+function openControls() {
+  fillColours();
+  document.getElementById("colour").addEventListener("change", redraw);
   for (const button of document.querySelectorAll("button[data-brush]")) {
     button.addEventListener("click", () => setBrush(button.dataset.brush));
   }
@@ -105,10 +122,8 @@ function setBrush(kind) {
   for (const plot of plots) if (plot.chart && plot.setMode) plot.setMode();
 }
 
-// Selecting by values: all that boxes can, without a pointer.
-function openForm() {
-  const form = document.getElementById("values");
-  const field = form.elements.field;
+// What trials can be selected by.
+function listFormFields() {
   const known = [
     ...FIELDS,
     { name: "rank", numeric: true, values: TRIALS.rank },
@@ -116,18 +131,34 @@ function openForm() {
     { name: "status", numeric: false, labels: STATUSES, values: TRIALS.status },
   ];
   if (SEVERAL) known.push({ name: "sweep", numeric: false, labels: DATA.sweeps.map((one) => one.name), values: TRIALS.sweep });
-  known.forEach((one, at) => field.append(option(String(at), one.name)));
-  const adapt = () => {
-    const one = known[Number(field.value)];
-    form.querySelector(".range").hidden = !one.numeric;
-    form.querySelector(".choice").hidden = one.numeric;
-    if (!one.numeric) form.elements.choices.replaceChildren(...one.labels.map((label, at) => option(String(at), label)));
-  };
-  field.addEventListener("change", adapt);
-  adapt();
+  return known;
+}
+
+function fillForm() {
+  const form = document.getElementById("values");
+  fillChooser(form.elements.field, listFormFields().map((one) => one.name));
+  adaptForm();
+}
+
+function adaptForm() {
+  const form = document.getElementById("values");
+  const one = listFormFields()[Number(form.elements.field.value)];
+  form.querySelector(".range").hidden = !one.numeric;
+  form.querySelector(".choice").hidden = one.numeric;
+  if (one.numeric) return;
+  const chosen = new Set([...form.elements.choices.selectedOptions].map((item) => item.textContent));
+  form.elements.choices.replaceChildren(...one.labels.map((label, at) => option(String(at), label)));
+  for (const item of form.elements.choices.options) item.selected = chosen.has(item.textContent);
+}
+
+// Selecting by values: all that boxes can, without a pointer.
+function openForm() {
+  const form = document.getElementById("values");
+  fillForm();
+  form.elements.field.addEventListener("change", adaptForm);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    const one = known[Number(field.value)];
+    const one = listFormFields()[Number(form.elements.field.value)];
     const chosen = new Set([...form.elements.choices.selectedOptions].map((item) => Number(item.value)));
     const from = form.elements.from.value === "" ? -Infinity : Number(form.elements.from.value);
     const to = form.elements.to.value === "" ? Infinity : Number(form.elements.to.value);
@@ -137,20 +168,20 @@ function openForm() {
 }
 
 // In a chart: arrows go from trial to trial by rank, Enter selects.
-function openKeyboard(plot) {
-  const byRank = [...ORDER].reverse();
-  const place = Array(N);
-  byRank.forEach((trial, at) => (place[trial] = at));
-  plot.box.addEventListener("focus", () => plot.open());
-  plot.box.addEventListener("keydown", (event) => {
+function openKeyboard(element) {
+  element.dataset.keys = "yes";
+  const find = () => plots.find((one) => one.box === element);
+  element.addEventListener("focus", () => find().open());
+  element.addEventListener("keydown", (event) => {
+    const byRank = [...ORDER].reverse();
     const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
     if (event.key in steps && N) {
       event.preventDefault();
-      const from = selection.current >= 0 ? place[selection.current] : steps[event.key] > 0 ? -1 : N;
+      const from = selection.current >= 0 ? byRank.indexOf(selection.current) : steps[event.key] > 0 ? -1 : N;
       const to = Math.max(0, Math.min(N - 1, from + steps[event.key]));
       setCurrent(byRank[to]);
-      const anchor = plot.anchor(byRank[to]);
-      const box = plot.box.getBoundingClientRect();
+      const anchor = find().anchor(byRank[to]);
+      const box = element.getBoundingClientRect();
       showTip(byRank[to], box.left + (anchor?.[0] ?? 40), box.top + (anchor?.[1] ?? 40));
       say(`${title(byRank[to])}: ${lines(byRank[to]).map((pair) => pair.join(" ")).join(", ")}`);
     } else if ((event.key === "Enter" || event.key === " ") && selection.current >= 0) {
@@ -158,7 +189,7 @@ function openKeyboard(plot) {
       clicked(selection.current, event);
     }
   });
-  plot.box.addEventListener("blur", () => {
+  element.addEventListener("blur", () => {
     setCurrent(-1);
     hideTip();
   });

@@ -1,13 +1,34 @@
 "use strict";
 // What the page is made of: the document's columns, and where their values lie on an axis (0 to 1).
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
-const TRIALS = DATA.trials;
-const N = TRIALS.trial.length;
-const STATUSES = DATA.statuses;
-const LOST = new Set(["diverged", "oom", "failed"].map((name) => STATUSES.indexOf(name)));
-const PRUNED = STATUSES.indexOf("pruned");
-const OPEN = new Set(["running", "interrupted"].map((name) => STATUSES.indexOf(name)));
+let DATA; // the document
+let TRIALS; // its columns over the trials
+let N = 0; // trials
+let STATUSES = [];
+let LOST = new Set();
+let PRUNED = -1;
+let OPEN = new Set();
+let CURVES;
+let OBJECTIVES = []; // what a trial can be placed and selected by: objectives and parameters
+let PARAMS = [];
+let FIELDS = [];
+let SEVERAL = false; // sweeps
+let ORDER = []; // trials from the worst to the best, so that the best are drawn above the others
+
+// Takes a document; what was made of the one before is replaced.
+function readData(content) {
+  DATA = content;
+  TRIALS = DATA.trials;
+  N = TRIALS.trial.length;
+  STATUSES = DATA.statuses;
+  LOST = new Set(["diverged", "oom", "failed"].map((name) => STATUSES.indexOf(name)));
+  PRUNED = STATUSES.indexOf("pruned");
+  OPEN = new Set(["running", "interrupted"].map((name) => STATUSES.indexOf(name)));
+  CURVES = readCurves();
+  readFields();
+  SEVERAL = DATA.sweeps.length > 1;
+  ORDER = Array.from({ length: N }, (_, at) => at).sort((one, other) => TRIALS.rank[other] - TRIALS.rank[one]);
+}
 
 function bytes(text) {
   const raw = atob(text);
@@ -16,13 +37,26 @@ function bytes(text) {
   return found.buffer;
 }
 
-const CURVES = {
-  starts: new Int32Array(bytes(DATA.curves.starts)),
-  epochs: new Int32Array(bytes(DATA.curves.epochs)),
-  metrics: Object.fromEntries(
-    DATA.curves.metrics.map((one) => [one.name, new Float32Array(bytes(one.values))]),
-  ),
-};
+function readCurves() {
+  return {
+    starts: new Int32Array(bytes(DATA.curves.starts)),
+    epochs: new Int32Array(bytes(DATA.curves.epochs)),
+    metrics: Object.fromEntries(
+      DATA.curves.metrics.map((one) => [one.name, new Float32Array(bytes(one.values))]),
+    ),
+    tails: new Map(), // by trial: epochs that came after the document, [{ epoch, metrics }]
+  };
+}
+
+// The epochs and the values of a trial's curve.
+function curveOf(trial, metric) {
+  const [from, to] = [CURVES.starts[trial], CURVES.starts[trial + 1]];
+  const epochs = CURVES.epochs.subarray(from, to);
+  const values = CURVES.metrics[metric].subarray(from, to);
+  const tail = CURVES.tails.get(trial);
+  if (!tail) return [epochs, values];
+  return [[...epochs, ...tail.map((one) => one.epoch)], [...values, ...tail.map((one) => one.metrics[metric] ?? NaN)]];
+}
 
 function figure(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
@@ -124,23 +158,28 @@ function robust(values) {
   return [low, high];
 }
 
-// What a trial can be placed and selected by: objectives and parameters.
-const OBJECTIVES = DATA.objectives.map((one) => {
-  const known = one.values.filter((value) => value !== null && Number.isFinite(value));
-  const [low, high] = one.log ? extremes(known) : robust(known);
-  return { ...one, numeric: true, scale: numberScale(low, high, one.log) };
-});
-const PARAMS = DATA.params.map((one) => {
-  if (one.labels) return { ...one, numeric: false, scale: choiceScale(one.labels) };
-  const [low, high] = extremes(one.values);
-  const scale = numberScale(low, high, one.log);
-  const values = new Set(one.values.filter((value) => value !== null));
-  const few = one.listed && values.size <= 6;
-  if (few) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
-  return { ...one, numeric: true, few, scale };
-});
-const FIELDS = [...OBJECTIVES, ...PARAMS];
-const SEVERAL = DATA.sweeps.length > 1;
+function readFields() {
+  OBJECTIVES = DATA.objectives.map((one) => {
+    const known = one.values.filter((value) => value !== null && Number.isFinite(value));
+    const [low, high] = one.log ? extremes(known) : robust(known);
+    return { ...one, numeric: true, scale: numberScale(low, high, one.log) };
+  });
+  PARAMS = DATA.params.map((one) => {
+    if (one.labels) return { ...one, numeric: false, scale: choiceScale(one.labels) };
+    const [low, high] = extremes(one.values);
+    const scale = numberScale(low, high, one.log);
+    const values = new Set(one.values.filter((value) => value !== null));
+    const few = one.listed && values.size <= 6;
+    if (few) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
+    return { ...one, numeric: true, few, scale };
+  });
+  FIELDS = [...OBJECTIVES, ...PARAMS];
+}
+
+// The field of this name in the present document.
+function fieldNamed(name) {
+  return FIELDS.find((field) => field.name === name);
+}
 
 function shown(field, trial) {
   const value = field.values[trial];
@@ -150,7 +189,8 @@ function shown(field, trial) {
 
 function title(trial) {
   const sweep = SEVERAL ? `${DATA.sweeps[TRIALS.sweep[trial]].name}, ` : "";
-  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}, rank ${TRIALS.rank[trial]}`;
+  const rank = TRIALS.rank[trial] === null ? "" : `, rank ${TRIALS.rank[trial]}`;
+  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}${rank}`;
 }
 
 function lines(trial) {
@@ -160,6 +200,3 @@ function lines(trial) {
   if (DATA.reasons[TRIALS.reason[trial]]) told.push(["reason", DATA.reasons[TRIALS.reason[trial]]]);
   return told;
 }
-
-// Trials from the worst to the best, so that the best are drawn above the others.
-const ORDER = Array.from({ length: N }, (_, at) => at).sort((one, other) => TRIALS.rank[other] - TRIALS.rank[one]);

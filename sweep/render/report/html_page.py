@@ -1,10 +1,14 @@
-"""The page of the report: the values that its template shows, and its content security policy."""
+"""The page of the report: the values that its template shows, and its content security policy.
+
+`page` returns the file. `sections` returns its parts for a page that is served and updated while the sweep runs.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import jinja2
@@ -26,9 +30,20 @@ SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
+"""What draws a report, in this order; a served page has the same."""
+START = "start.js"
 PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
 FAILURES = 50  # maximum number of tracebacks
 NAMED = 12  # maximum number of parameters in a list
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What a report says, as HTML, and the document that its scripts draw."""
+
+    html: str
+    data: Mapping[str, object]
+    log_bytes: int  # of the first sweep's log that it was made from
 
 
 def page(folders: Sequence[ResultsFolder]) -> str:
@@ -36,6 +51,43 @@ def page(folders: Sequence[ResultsFolder]) -> str:
 
     Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
     """
+    values, content, _ = _collect_values(folders)
+    scripts = [Markup(read_asset(name)) for name in (*SCRIPTS, START)]  # trusted: sweep's own, and ECharts
+    style = Markup(read_asset("report.css"))  # trusted: sweep's own
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            policy=_policy(scripts, style),
+            scripts=scripts,
+            style=style,
+            data=Markup(as_json(content)),  # safe: no character that is special in HTML
+            **values,
+        )
+    )
+
+
+def sections(folders: Sequence[ResultsFolder]) -> Sections:
+    """Return the parts of the report as it is now. Raises like `page`."""
+    values, content, accounts = _collect_values(folders)
+    html = _environment().get_template("sections.html.jinja").render(**values)
+    return Sections(html, content, accounts[0].tables.history.log_bytes)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("sweep.render.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _collect_values(
+    folders: Sequence[ResultsFolder],
+) -> tuple[dict[str, object], dict[str, object], list[ReportData]]:
+    """Return the values that the templates show, the document of the scripts, and what both were made from."""
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
@@ -50,47 +102,34 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     rungs = {one.sweep.name: rung_ranks.measure_rungs(one.sweep, one.tables) for one in accounts}
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths)
-    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # trusted: sweep's own, and ECharts
-    style = Markup(_asset("report.css"))  # trusted: sweep's own
     failures = list(_list_failures(accounts, ranking))
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("sweep.render.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(
-        "report.html.jinja"
-    ).render(
-        policy=_policy(scripts, style),
-        scripts=scripts,
-        style=style,
-        data=Markup(as_json(content)),  # safe: no character that is special in HTML
-        title=" · ".join(one.sweep.name for one in accounts),
-        objectives=ranking.objectives,
-        answer=verdict.summarize_ranking(ranking, running=any(one.running for one in accounts)),
-        method=ranking.method,
-        worth=[*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
-        budgets=any(one.budgets for one in worths),
-        sweeps=[_make_template_values(one, ranking) for one in accounts],
-        trials=sum(len(one.sweep.trials) for one in accounts),
-        curves=any(len(one.curves.epochs) for one in accounts),
-        thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
-        left_out=sorted({name for one in accounts for name in one.curves.left_out}),
-        counted=_describe_end_marks(accounts),
-        lineages=[drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
-        params=len(ranking.varying),
-        undrawn=max(len(ranking.varying) - SLICES, 0),
-        importance=bool(content["importance"]),
-        timeline=any(one.timeline.lanes for one in accounts),
-        utilisation=list(_utilisation(accounts)),
-        failures=failures[:FAILURES],
-        more_failures=max(len(failures) - FAILURES, 0),
-    )
+    values: dict[str, object] = {
+        "title": " · ".join(one.sweep.name for one in accounts),
+        "objectives": ranking.objectives,
+        "answer": verdict.summarize_ranking(ranking, running=any(one.running for one in accounts)),
+        "method": ranking.method,
+        "worth": [*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
+        "budgets": any(one.budgets for one in worths),
+        "sweeps": [_make_template_values(one, ranking) for one in accounts],
+        "trials": sum(len(one.sweep.trials) for one in accounts),
+        "curves": any(len(one.curves.epochs) for one in accounts),
+        "thinned": [one.curves.thinned for one in accounts if one.curves.thinned],
+        "left_out": sorted({name for one in accounts for name in one.curves.left_out}),
+        "counted": _describe_end_marks(accounts),
+        "lineages": [drawn for one in accounts if (drawn := draw_lineage(one.sweep.trials, ranking))],
+        "params": len(ranking.varying),
+        "undrawn": max(len(ranking.varying) - SLICES, 0),
+        "importance": bool(content["importance"]),
+        "timeline": any(one.timeline.lanes for one in accounts),
+        "utilisation": list(_utilisation(accounts)),
+        "failures": failures[:FAILURES],
+        "more_failures": max(len(failures) - FAILURES, 0),
+    }
+    return values, content, accounts
 
 
-def _asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Return the text of a script or a style sheet of the report."""
     return resources.files("sweep.render.report").joinpath(name).read_text(encoding="utf-8")
 
 

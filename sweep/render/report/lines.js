@@ -53,39 +53,48 @@ class CurvePlot extends LinePlot {
 
   options() {
     const values = CURVES.metrics[this.metric] ?? new Float32Array();
+    const tails = [...CURVES.tails.values()].flat();
     const sample = values.length > 50000 ? values.filter((_, at) => at % Math.ceil(values.length / 50000) === 0) : values;
-    const known = Array.from(sample);
+    const known = [...sample, ...tails.map((one) => one.metrics[this.metric] ?? NaN)];
     const objective = OBJECTIVES.find((field) => field.name === this.metric);
     const [low, high] = extremes(known);
     const log = low > 0 && objective?.goal !== "maximize" && high / low >= 100;
     this.y = numberScale(...(log ? [low, high] : robust(known)), log);
     let last = 1;
     for (const epoch of CURVES.epochs) if (epoch > last) last = epoch;
+    for (const { epoch } of tails) if (epoch > last) last = epoch;
     this.x = numberScale(1, Math.max(last, 2), false, 0.02, (value) => (Number.isInteger(value) ? String(value) : ""));
     this.x.ticks = this.x.ticks.filter((tick) => tick.label);
     return super.options();
   }
 
-  place() {
-    const values = CURVES.metrics[this.metric];
-    this.paths = new Array(N).fill(null);
-    if (!values) return;
-    for (let trial = 0; trial < N; trial++) {
-      const [from, to] = [CURVES.starts[trial], CURVES.starts[trial + 1]];
-      let known = 0;
-      for (let at = from; at < to; at++) if (Number.isFinite(values[at])) known++;
-      if (!known) continue;
-      const path = new Float32Array(2 * known);
-      let next = 0;
-      for (let at = from; at < to; at++) {
-        if (!Number.isFinite(values[at])) continue;
-        const place = this.y.at(values[at]);
-        path[next++] = this.across(this.x.at(CURVES.epochs[at]));
-        path[next++] = Number.isNaN(place) ? NaN : this.down(Math.max(-5, Math.min(6, place)));
-      }
-      this.paths[trial] = path;
+  place(trials = null) {
+    if (!trials) {
+      this.paths = new Array(N).fill(null);
+      this.coarse = new Array(N).fill(null);
     }
-    this.coarse = this.paths.map(coarse);
+    if (!CURVES.metrics[this.metric]) return;
+    for (const trial of trials ?? TRIALS.trial.keys()) {
+      this.paths[trial] = this.path(trial);
+      this.coarse[trial] = coarse(this.paths[trial]);
+    }
+  }
+
+  // A trial's corners in pixels; null if it has no value.
+  path(trial) {
+    const [epochs, values] = curveOf(trial, this.metric);
+    let known = 0;
+    for (let at = 0; at < values.length; at++) if (Number.isFinite(values[at])) known++;
+    if (!known) return null;
+    const path = new Float32Array(2 * known);
+    let next = 0;
+    for (let at = 0; at < values.length; at++) {
+      if (!Number.isFinite(values[at])) continue;
+      const place = this.y.at(values[at]);
+      path[next++] = this.across(this.x.at(epochs[at]));
+      path[next++] = Number.isNaN(place) ? NaN : this.down(Math.max(-5, Math.min(6, place)));
+    }
+    return path;
   }
 
   // What ended early is seen to end: a ring where a trial was pruned, a cross where it was lost.
@@ -170,6 +179,32 @@ class ParallelPlot extends LinePlot {
     super(box, label);
     this.fields = fields;
     this.ranges = new Map();
+    this.fit();
+  }
+
+  rebind() {
+    this.fields = this.fields.map((field) => this.again(field));
+  }
+
+  // One below the other, axes need more height.
+  fit() {
+    this.box.style.height = this.lying ? `${80 + 66 * this.fields.length}px` : "";
+  }
+
+  resize() {
+    this.fit();
+    super.resize();
+  }
+
+  draw() {
+    super.draw();
+    if (!this.chart || !this.ranges.size) return;
+    const before = this.forgetting;
+    this.forgetting = true;
+    for (const [at, intervals] of this.ranges) {
+      this.chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${at}`, intervals });
+    }
+    this.forgetting = before;
   }
 
   get brushes() {

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import ReportData, domains, list_importances
+from sweep.analysis.report_data import Curves, ReportData, domains, list_importances
 from sweep.analysis.search_efficiency import SearchEfficiency
+from sweep.analysis.sweep_rows import Sweep
 from sweep.events import Status, Value, is_number
 from sweep.render.tables import ranking_grid, remove_empty_columns
 from sweep.space.domains import Domain, Range, is_log, list_choices
@@ -73,7 +74,7 @@ def report_document(
         },
         "objectives": objectives,
         "params": [_encode_param(name, all_params, known.get(name)) for name in mattering],
-        "curves": _curves(accounts),
+        "curves": _encode_curves([account.curves for account in accounts]),
         "table": {
             "columns": grid.columns,
             "rows": grid.rows,
@@ -82,6 +83,35 @@ def report_document(
         "importance": importances,
         "timeline": _timeline(accounts),
         "budgets": _budgets(accounts, worths),
+    }
+
+
+def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
+    """Return a document with the curves of a few trials of a sweep and nothing else; `curves` are of these trials."""
+    trials = sweep.trials
+    return {
+        "sweeps": [{"name": sweep.name, "trials": len(trials)}],
+        "statuses": _STATUSES,
+        "reasons": [trial.status_reason for trial in trials],
+        "most": {"slices": 0, "axes": 0},
+        "trials": {
+            "sweep": [0] * len(trials),
+            "trial": [trial.trial for trial in trials],
+            "status": [_STATUSES.index(trial.status) for trial in trials],
+            "reason": list(range(len(trials))),
+            "epochs": [trial.epochs for trial in trials],
+            "rank": [None] * len(trials),
+        },
+        "objectives": [
+            _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
+            for metric, goal in sweep.objectives
+        ],
+        "params": [],
+        "curves": _encode_curves([curves]),
+        "table": {"columns": [], "rows": [], "trials": []},
+        "importance": [],
+        "timeline": {"lanes": [], "spans": {"row": [], "lane": [], "begin": [], "end": []}, "pauses": [], "ends": []},
+        "budgets": [],
     }
 
 
@@ -138,8 +168,7 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
     return {"name": name, "labels": labels, "values": codes}
 
 
-def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
-    curves = [account.curves for account in accounts]
+def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
     names = dict.fromkeys(name for one in curves for name in one.values)

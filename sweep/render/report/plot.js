@@ -1,10 +1,12 @@
 "use strict";
 // A chart of trials. ECharts lays out axes, boxes and ranges; the marks of thousands of trials are shapes of its
-// drawing layer, many in one path, on canvases of their own: all, and above them the selected and the current ones.
+// drawing layer, many in one path, on canvases of their own: all, and above them those that grow, the selected and the current ones.
 
 const ALL = 1;
-const CHOSEN = 2;
-const CURRENT = 3;
+const GROWN = 2; // what has changed since all were drawn, in a large sweep that runs
+const CHOSEN = 3;
+const CURRENT = 4;
+const LARGE = 1000; // trials from which only those that have changed are drawn again
 const CHUNK = 40; // lines in a path of a pixel's width; wider ones are a path each, for outlines of long paths are slow
 const BUSY = 2000; // lines drawn while something is being dragged
 
@@ -63,6 +65,8 @@ class Plot {
     this.rect = { x: 0, y: 0, width: 0, height: 0 };
     this.visible = false;
     this.stale = true;
+    this.outdated = false; // drawn from a document that was replaced
+    this.grown = new Set(); // trials that have changed since
     this.marks = 0;
     box.tabIndex = 0;
     box.setAttribute("role", "group");
@@ -78,7 +82,7 @@ class Plot {
   open() {
     if (this.chart) return;
     this.chart = echarts.init(this.box, null, { renderer: "canvas" });
-    this.layers = Object.fromEntries([ALL, CHOSEN, CURRENT].map((zlevel) => [zlevel, this.layer(zlevel)]));
+    this.layers = Object.fromEntries([ALL, GROWN, CHOSEN, CURRENT].map((zlevel) => [zlevel, this.layer(zlevel)]));
     this.listen();
     this.draw();
   }
@@ -116,11 +120,47 @@ class Plot {
     this.rect = { x: left, y: top, width: Math.max(width - left - right, 1), height: Math.max(height - top - bottom, 1) };
     this.chart.setOption({ animation: false, textStyle: { fontFamily: theme.font }, ...this.options() }, { notMerge: true });
     this.setMode();
+    this.grown.clear();
+    this.fill(GROWN, []);
+    this.outdated = false;
     this.place();
     this.base();
     this.stale = true;
     this.current = undefined;
     this.paint(true);
+  }
+
+  // After `readData`: takes the same fields of the new document. Is drawn when it is in view.
+  renew() {
+    this.rebind();
+    this.outdated = true;
+    this.refresh();
+  }
+
+  rebind() {}
+
+  refresh() {
+    if (!this.chart || !this.visible || !this.outdated) return;
+    this.forgetting = true; // drawing takes the box away, which is no wish of the reader
+    this.draw();
+    this.forgetting = false;
+  }
+
+  // Draws trials whose columns have changed.
+  grow(trials) {
+    if (N < LARGE || !this.chart || !this.visible || this.outdated) {
+      this.outdated = true;
+      this.refresh();
+      return;
+    }
+    for (const trial of trials) this.grown.add(trial);
+    this.place(trials);
+    this.fill(GROWN, this.shapes([...this.grown], this.faded ? "faded" : "plain"));
+  }
+
+  close() {
+    this.chart?.dispose();
+    this.chart = null;
   }
 
   setMode() {
@@ -214,6 +254,12 @@ class Plot {
     const shapes = this.shapes(ORDER, this.faded ? "faded" : "plain");
     this.marks = shapes.reduce((sum, shape) => sum + (shape.count ?? 0), 0);
     this.fill(ALL, [...this.under(), ...shapes]);
+  }
+
+  // The field of the same name and kind in the present document.
+  again(field) {
+    const fields = field.goal ? OBJECTIVES : PARAMS;
+    return fields.find((one) => one.name === field.name) ?? field;
   }
 
   // Only what follows the selection; `settled`: nothing is being dragged.

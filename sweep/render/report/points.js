@@ -9,6 +9,11 @@ class PointPlot extends Plot {
     this.down_ = y;
   }
 
+  rebind() {
+    this.across_ = this.again(this.across_);
+    this.down_ = this.again(this.down_);
+  }
+
   options() {
     this.x = this.across_.scale;
     this.y = this.down_.scale;
@@ -90,11 +95,23 @@ class PointPlot extends Plot {
 // The objective by the order in which trials were started, with the best so far.
 class HistoryPlot extends PointPlot {
   constructor(box, label, objective) {
+    super(box, label, HistoryPlot.numbers(), objective);
+  }
+
+  static numbers() {
     const counts = DATA.sweeps.map(() => 0);
-    const order = TRIALS.sweep.map((sweep) => counts[sweep]++);
+    const values = TRIALS.sweep.map((sweep) => counts[sweep]++);
     const scale = numberScale(0, Math.max(...counts, 2) - 1, false, 0.03, (value) => (Number.isInteger(value) ? String(value) : ""));
-    super(box, label, { name: "trials in the order of their start", scale, values: order }, objective);
-    this.order = order;
+    return { name: "trials in the order of their start", scale, values };
+  }
+
+  rebind() {
+    this.across_ = HistoryPlot.numbers();
+    this.down_ = this.again(this.down_);
+  }
+
+  get order() {
+    return this.across_.values;
   }
 
   under() {
@@ -147,6 +164,11 @@ class ContourPlot extends PointPlot {
   constructor(box, label, x, y, objective) {
     super(box, label, x, y);
     this.objective = objective;
+  }
+
+  rebind() {
+    super.rebind();
+    this.objective = this.again(this.objective);
   }
 
   get margin() {

@@ -14,7 +14,7 @@ const selection = {
 
 // `source` has `forget()`: takes away its own box or ranges.
 function select(source, mask, settled = true) {
-  const combined = document.getElementById("combine").checked;
+  const combined = document.getElementById("combine")?.checked;
   for (const other of [...selection.parts.keys()]) {
     if (other !== source && !combined) {
       selection.parts.delete(other);
@@ -53,6 +53,23 @@ function selectTrials(source, trials, added = false) {
   const all = trials.every((trial) => mask[trial]);
   for (const trial of trials) mask[trial] = before && all ? 0 : 1;
   select(source, mask.some(Boolean) ? mask : null);
+}
+
+// After `readData`: the same trials stay selected. `known`: the columns of the document before.
+function keepSelection(known) {
+  const place = new Map(known.trial.map((number, at) => [`${known.sweep[at]} ${number}`, at]));
+  const before = TRIALS.trial.map((number, at) => place.get(`${TRIALS.sweep[at]} ${number}`) ?? -1);
+  for (const [source, mask] of selection.parts) {
+    selection.parts.set(source, Uint8Array.from(before, (at) => (at < 0 ? 0 : mask[at])));
+  }
+  if (selection.mask) {
+    const { mask } = selection;
+    selection.mask = Uint8Array.from(before, (at) => (at < 0 ? 0 : mask[at]));
+    selection.order = ORDER.filter((trial) => selection.mask[trial]);
+    selection.count = selection.order.length;
+  }
+  selection.current = -1;
+  selection.version++;
 }
 
 let waiting = false;

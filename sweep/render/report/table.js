@@ -6,13 +6,14 @@ const PRINTED = 60;
 
 const table = { rows: [], sorted: { column: 0, falling: false }, focus: 0, visible: true, printing: false };
 
-function openTable() {
+// Columns and rows of the present document; sorted as before.
+function fillTable() {
   const { columns } = DATA.table;
-  table.box = document.getElementById("ranking");
-  table.body = table.box.querySelector("tbody");
+  const sorted = table.columns?.[table.sorted.column];
+  table.columns = columns;
+  if (sorted !== undefined) table.sorted.column = Math.max(0, columns.indexOf(sorted));
   table.numeric = columns.map((_, at) => DATA.table.rows.every((row) => row[at] === "" || !Number.isNaN(parseFloat(row[at]))));
-  const head = table.box.querySelector("thead tr");
-  columns.forEach((name, at) => {
+  const head = columns.map((name, at) => {
     const cell = document.createElement("th");
     const button = document.createElement("button");
     cell.scope = "col";
@@ -21,17 +22,24 @@ function openTable() {
     button.append(isolate(name));
     button.addEventListener("click", () => sortBy(at));
     cell.append(button);
-    head.append(cell);
+    return cell;
   });
+  table.box.querySelector("thead tr").replaceChildren(...head);
   table.of = new Array(N);
   DATA.table.trials.forEach((trials, row) => trials.forEach((trial) => (table.of[trial] = row)));
+  table.box.querySelector("table").setAttribute("aria-rowcount", String(DATA.table.rows.length + 1));
+  arrange();
+}
+
+function openTable() {
+  table.box = document.getElementById("ranking");
+  table.body = table.box.querySelector("tbody");
   table.box.addEventListener("scroll", () => requestAnimationFrame(showRows));
   table.body.addEventListener("keydown", moveInTable);
   table.body.addEventListener("click", (event) => rowOf(event) >= 0 && selectRow(rowOf(event), event));
   table.body.addEventListener("mouseover", (event) => rowOf(event) >= 0 && setCurrent(DATA.table.trials[rowOf(event)][0]));
   table.body.addEventListener("mouseleave", () => setCurrent(-1));
   document.getElementById("only").addEventListener("change", arrange);
-  table.box.querySelector("table").setAttribute("aria-rowcount", String(DATA.table.rows.length + 1));
   new IntersectionObserver((entries) => {
     table.visible = entries[entries.length - 1].isIntersecting;
     if (table.visible) showRows();
@@ -40,7 +48,7 @@ function openTable() {
     if (settled && document.getElementById("only").checked) arrange();
     else if (settled || table.visible) showRows();
   });
-  arrange();
+  fillTable();
 }
 
 function isolate(text) {

@@ -19,12 +19,16 @@ const STEPS = {
 };
 
 function readTheme() {
+  readPaper();
+  colourBy(document.getElementById("colour").value);
+}
+
+function readPaper() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
   for (const name of ["ink", "faint", "line", "paper", "accent"]) theme[name] = read(name);
   theme.dark = read("scheme") === "dark";
   theme.font = getComputedStyle(document.body).fontFamily;
-  colourBy(document.getElementById("colour").value);
 }
 
 function colourBy(what) {

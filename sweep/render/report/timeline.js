@@ -5,12 +5,19 @@ const LANE = 22; // pixels
 
 class TimelinePlot extends Plot {
   constructor(box, label) {
-    const { lanes, spans } = DATA.timeline;
-    box.style.height = `${Math.min(Math.max(lanes.length * LANE, 60), 900) + 58}px`;
     super(box, label);
-    this.spans = spans;
-    this.last = Math.max(1e-3, ...DATA.timeline.ends);
+    this.rebind();
   }
+
+  rebind() {
+    const { lanes, spans, ends } = DATA.timeline;
+    this.box.style.height = `${Math.min(Math.max(lanes.length * LANE, 60), 900) + 58}px`;
+    this.chart?.resize();
+    this.spans = spans;
+    this.last = Math.max(1e-3, ...ends);
+  }
+
+  grow() {} // lanes are assigned by the document
 
   get margin() {
     const longest = Math.max(...DATA.timeline.lanes.map((name) => Math.min([...name].length, 22)));
@@ -94,14 +101,35 @@ class TimelinePlot extends Plot {
 
 // Bars of shares with the range of the resamples.
 class ImportancePlot {
-  constructor(box, label, rows) {
+  // `at`: of which objective.
+  constructor(box, label, at) {
     this.box = box;
-    this.rows = [...rows].reverse();
+    this.at = at;
     this.visible = false;
-    box.style.height = `${rows.length * 30 + 52}px`;
+    this.rebind();
     box.setAttribute("role", "img");
     box.setAttribute("aria-label", label);
     plots.push(this);
+  }
+
+  rebind() {
+    const { rows } = DATA.importance[this.at];
+    this.rows = [...rows].reverse();
+    this.box.style.height = `${rows.length * 30 + 52}px`;
+  }
+
+  renew() {
+    this.rebind();
+    this.resize();
+  }
+
+  refresh() {}
+
+  grow() {}
+
+  close() {
+    this.chart?.dispose();
+    this.chart = null;
   }
 
   open() {

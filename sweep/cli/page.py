@@ -1,0 +1,132 @@
+"""``ui``: the live page in a browser, and its process beside a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError
+
+if TYPE_CHECKING:
+    from sweep.ui.acts import Commands
+
+PORT = 8421
+_ADDRESS = re.compile(r"http://[^\s\"]+")
+
+
+@click.command()
+@click.argument("sweep", default="")
+@options.results
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="N",
+    help=f"Port of 127.0.0.1; 0 picks a free one.  [default: {PORT}, or the next that is free]",
+)
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@click.option("--read-only", is_flag=True, help="Only show: nothing can be done from the page.")
+@click.option(
+    "--beside",
+    type=click.IntRange(min=1),
+    metavar="PID",
+    help="End when this process has ended and no page has been open for a minute.",
+)
+@options.as_json
+def ui(
+    sweep: str, results: Path, port: int | None, no_open: bool, read_only: bool, beside: int | None, as_json: bool
+) -> None:
+    """Show sweeps in a browser while they run, and act on them, until Ctrl-C.
+
+    It reads the results folder from a process of its own, which no sweep waits for.
+    """
+    from sweep.ui import address
+    from sweep.ui.access import Access
+    from sweep.ui.places import find_folder
+
+    name = find_folder(results, sweep).name if sweep and beside is None else sweep
+    secrets = Access(read_only=read_only)
+    listening = address.listen(PORT if port is None else port, or_next=port is None)
+    url = address.find_address(listening, secrets, name)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
+    _say_address(url, as_json=as_json)
+    if not (no_open or as_json):
+        _open_browser(url)
+    from sweep.ui import server  # imports that take seconds; a browser waits meanwhile
+
+    page = server.Page(results, secrets, _list_commands(), expected=name)
+    with suppress(KeyboardInterrupt):
+        server.serve(page, listening, beside)
+
+
+def _say_address(url: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"version": 1, "url": url}, indent=2))  # as `PageDocument` describes it
+    else:
+        click.echo(f"page     {url}\nend it with Ctrl-C; whoever has this address can do what you can do with sweep")
+    sys.stdout.flush()
+
+
+def _list_commands() -> Commands:
+    """Return the commands of this installation, each with its options."""
+    group = click.get_current_context().find_root().command
+    commands = group.commands if isinstance(group, click.Group) else {}
+    found = {}
+    for name, command in commands.items():
+        found[name] = frozenset(option for param in command.params for option in param.opts)
+    return found
+
+
+def _open_browser(url: str) -> None:
+    """Open the address in a browser if this terminal has a screen.
+
+    The browser is given a file that leads there: other users of this machine can see command lines, and the address has
+    the token.
+    """
+    has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if not (has_screen and sys.stdout.isatty()):
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="sweep-", suffix=".html", delete=False) as file:
+        file.write(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={url}"><a href="{url}">sweep</a>\n')
+    webbrowser.open(Path(file.name).as_uri())
+
+
+def say_address_beside(results: Path, sweep: str, process: int) -> None:
+    """Start the page's process beside one that runs a sweep, and say its address on standard error.
+
+    It ends when that process has ended and no page has been open for a minute.
+    """
+    command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--no-open", "--json"]
+    started = subprocess.Popen(
+        [*command, "--beside", str(process), "--", sweep],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C ends the run alone
+    )
+    output = started.stdout
+    if output is None:
+        raise TypeError("the output of the page's process is a pipe")
+    text = ""
+    with output:
+        for line in output:
+            text += line.decode("ascii", "replace")
+            if line == b"}\n":  # the end of its document; it goes on
+                break
+    started.returncode = 0  # it outlives this process, which must not wait for it or warn about it
+    url = _ADDRESS.search(text)
+    if url is None:
+        raise InputError.one("--ui", "the page's process did not start", "see python -m sweep ui")
+    click.echo(f"page     {url[0]}", err=True)

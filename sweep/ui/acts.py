@@ -1,0 +1,299 @@
+"""What a person can do on the page: a table of acts, each a command line of sweep.
+
+The page shows the command line, and the server runs exactly that. An act is offered only if this installation has its
+command with its options.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sweep.errors import Problem, UnknownNameError, refuse
+from sweep.text import did_you_mean
+
+Given: TypeAlias = Mapping[str, str]
+"""What was filled in, as text by the name of the field; a flag is "yes" or ""."""
+
+Commands: TypeAlias = Mapping[str, frozenset[str]]
+"""The commands of this installation, each with its options."""
+
+LONGEST = 10_000  # characters of a field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """Something that an act asks for."""
+
+    name: str
+    label: str
+    kind: Literal["text", "number", "lines", "flag"] = "text"
+    hint: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """Something to do, and its command line.
+
+    ``words`` follow the command; ``options`` are groups of words, left out if a field in them is empty. ``{sweep}`` and
+    ``{trial}`` stand for what it is done to, other names in braces for fields. A group with a field of several lines is
+    repeated for each of them.
+    """
+
+    name: str
+    label: str  # names what is done to what
+    command: str
+    words: tuple[str, ...] = ("{sweep}",)
+    options: tuple[tuple[str, ...], ...] = ()
+    fields: tuple[Field, ...] = ()
+    scope: Literal["sweep", "trial"] = "sweep"
+    states: tuple[str, ...] = ("running", "killed", "ended")  # of the sweep
+    trials: tuple[str, ...] = ()  # statuses of the trial; () for all
+    asks: str = ""  # said before it is done, where something is lost
+
+
+NOT_RUNNING = ("killed", "ended")
+_SETTINGS = Field(
+    name="settings",
+    label="Parameters, one a line",
+    kind="lines",
+    hint="learning_rate=3e-3",
+    required=True,
+)
+_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="budget.hours=8")
+_NOTE = Field(name="text", label="Note", required=True)
+
+ACTS: tuple[Act, ...] = (
+    Act(
+        name="stop",
+        label="Stop {sweep} after the running epochs",
+        command="stop",
+        states=("running",),
+    ),
+    Act(
+        name="stop_now",
+        label="Stop {sweep} at once",
+        command="stop",
+        options=(("--now",),),
+        states=("running",),
+        asks="The running epochs are lost, and trained again when the sweep is resumed.",
+    ),
+    Act(
+        name="stop_trial",
+        label="Stop trial {trial} of {sweep} after its epoch",
+        command="stop",
+        options=(("--trial", "{trial}"), ("--now", "{now}")),
+        fields=(Field(name="now", label="do not wait for the end of its epoch", kind="flag"),),
+        scope="trial",
+        states=("running",),
+        trials=("running", "interrupted"),
+        asks="The trial ends for good: it is pruned, and cannot be resumed.",
+    ),
+    Act(
+        name="resume",
+        label="Resume {sweep}",
+        command="resume",
+        options=(("--detach",),),
+        states=NOT_RUNNING,
+    ),
+    Act(
+        name="extend",
+        label="Extend {sweep}",
+        command="resume",
+        options=(("--run-cap", "{run_cap}"), ("--set", "{changes}"), ("--detach",)),
+        fields=(Field(name="run_cap", label="Configurations in all", kind="number"), _CHANGES),
+        states=NOT_RUNNING,
+    ),
+    Act(
+        name="retry",
+        label="Try the failed trials of {sweep} again",
+        command="resume",
+        options=(("--retry-failed",), ("--detach",)),
+        states=NOT_RUNNING,
+    ),
+    Act(
+        name="confirm",
+        label="Confirm the best of {sweep} with fresh seeds",
+        command="confirm",
+        options=(("--seeds", "{seeds}"), ("--finalists", "{finalists}"), ("--budget", "{budget}")),
+        fields=(
+            Field(name="seeds", label="Fresh seeds of each finalist, at most", kind="number", hint="8"),
+            Field(name="finalists", label="Finalists, at most", kind="number"),
+            Field(name="budget", label="Epochs, as a share of the search's", hint="20%"),
+        ),
+        states=NOT_RUNNING,
+    ),
+    Act(
+        name="retrain",
+        label="Train the best of {sweep} again",
+        command="retrain",
+        options=(
+            *(("--epochs", "{epochs}"), ("--seeds", "{seeds}"), ("--name", "{name}")),
+            ("--all-data", "{all_data}"),
+        ),
+        fields=(
+            Field(name="epochs", label="Epochs, instead of the trial's", kind="number"),
+            Field(name="seeds", label="Runs, each with a new seed", kind="number", hint="1"),
+            Field(name="name", label="Name of the new sweep"),
+            Field(name="all_data", label="train on the validation data as well", kind="flag"),
+        ),
+    ),
+    Act(
+        name="retrain_trial",
+        label="Train trial {trial} of {sweep} again",
+        command="retrain",
+        options=(("--trial", "{trial}"), ("--epochs", "{epochs}"), ("--seeds", "{seeds}"), ("--name", "{name}")),
+        fields=(
+            Field(name="epochs", label="Epochs, instead of the trial's", kind="number"),
+            Field(name="seeds", label="Runs, each with a new seed", kind="number", hint="1"),
+            Field(name="name", label="Name of the new sweep"),
+        ),
+        scope="trial",
+    ),
+    Act(
+        name="export",
+        label="Export the best model of {sweep}",
+        command="best",
+        options=(("--export", "{folder}"), ("--format", "{formats}")),
+        fields=(
+            Field(name="folder", label="New folder", required=True),
+            Field(name="formats", label="Formats", hint="keras,saved_model"),
+        ),
+    ),
+    Act(
+        name="export_trial",
+        label="Export the model of trial {trial} of {sweep}",
+        command="best",
+        options=(("--trial", "{trial}"), ("--export", "{folder}"), ("--format", "{formats}")),
+        fields=(
+            Field(name="folder", label="New folder", required=True),
+            Field(name="formats", label="Formats", hint="keras,saved_model"),
+        ),
+        scope="trial",
+        trials=("completed",),
+    ),
+    Act(
+        name="add",
+        label="Add a configuration to {sweep}",
+        command="add",
+        words=("{sweep}", "{settings}"),
+        fields=(_SETTINGS,),
+    ),
+    Act(
+        name="change",
+        label="Change {sweep} from now on",
+        command="change",
+        options=(("--set", "{changes}"),),
+        fields=(
+            Field(
+                name="changes",
+                label="Keys of the sweep file, one a line",
+                kind="lines",
+                hint="parameters.units.values=[8, 16, 32]",
+                required=True,
+            ),
+        ),
+    ),
+    Act(name="note", label="Note on {sweep}", command="note", words=("{sweep}", "{text}"), fields=(_NOTE,)),
+    Act(
+        name="note_trial",
+        label="Note on trial {trial} of {sweep}",
+        command="note",
+        words=("{sweep}", "{trial}", "{text}"),
+        fields=(_NOTE,),
+        scope="trial",
+    ),
+    Act(
+        name="star",
+        label="Star trial {trial} of {sweep}",
+        command="star",
+        words=("{sweep}", "{trial}"),
+        options=(("--remove", "{remove}"),),
+        fields=(Field(name="remove", label="remove its star", kind="flag"),),
+        scope="trial",
+    ),
+)
+
+
+def find_offered(commands: Commands) -> dict[str, Act]:
+    """Return the acts that this installation can do, by name."""
+    return {act.name: act for act in ACTS if _is_offered(act, commands)}
+
+
+def _is_offered(act: Act, commands: Commands) -> bool:
+    if act.command not in commands:
+        return False
+    return all(group[0] in commands[act.command] for group in act.options)
+
+
+def find_act(offered: Mapping[str, Act], name: str) -> Act:
+    """Return the act of this name. Raises `UnknownNameError`."""
+    if name not in offered:
+        raise UnknownNameError.one(name, "no such act", did_you_mean(name, offered))
+    return offered[name]
+
+
+def make_arguments(act: Act, given: Given, results: Path) -> list[str]:
+    """Return the words after ``python -m sweep``.
+
+    ``given`` has the fields, and what it is done to as ``sweep`` and ``trial``. Raises `InputError` with all mistakes.
+    """
+    refuse(_find_mistakes(act, given))
+    kinds = {field.name: field.kind for field in act.fields}
+    words = [text for word in act.words for text in _fill_word(word, given, kinds)]
+    options: list[str] = []
+    for group in act.options:
+        options += _fill_group(group, given, kinds)
+    if results != Path("results"):
+        options += ["--results", str(results)]
+    if any(word.startswith("-") for word in words):
+        return [act.command, *options, "--", *words]
+    return [act.command, *words, *options]
+
+
+def show_command(arguments: Sequence[str]) -> str:
+    """Return a command line as one would type it."""
+    return shlex.join(["python", "-m", "sweep", *arguments])
+
+
+def _find_mistakes(act: Act, given: Given) -> list[Problem]:
+    problems = []
+    for field in act.fields:
+        text = given.get(field.name, "")
+        if field.required and not text.strip():
+            problems.append(Problem(field.label, "is empty", f"as in {field.hint}" if field.hint else ""))
+        if len(text) > LONGEST:
+            problems.append(Problem(field.label, f"has {len(text):,} characters, expected at most {LONGEST:,}"))
+        if field.kind == "number" and text.strip() and not text.strip().isdecimal():
+            problems.append(Problem(field.label, f"is {text.strip()!r}, expected a whole number"))
+        if "\0" in text:
+            problems.append(Problem(field.label, "has a character that no command line can have"))
+    if act.scope == "trial" and not given.get("trial", "").isdecimal():
+        problems.append(Problem("trial", f"is {given.get('trial', '')!r}, expected the number of a trial"))
+    return problems
+
+
+def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
+    """Return what a word stands for: itself, the text of a field, or each of its lines that is not empty."""
+    if not word.startswith("{"):
+        return [word]
+    name = word.strip("{}")
+    text = given.get(name, "").strip()
+    if kinds.get(name) == "lines":
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    return [text] if text else []
+
+
+def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:
+    """Return the words of an option, once for each value of its field."""
+    option, *values = group
+    if not values:
+        return [option]
+    found = _fill_word(values[0], given, kinds)
+    if kinds.get(values[0].strip("{}")) == "flag":
+        return [option] if found else []
+    return [text for value in found for text in (option, value)]

@@ -1,0 +1,37 @@
+"""Where the page answers. Imports nothing heavy, so that the address is said at once."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import quote
+
+from sweep.errors import InputError
+from sweep.ui.access import HOST, Access
+
+TRIED = 20  # ports, where the first is not free
+
+
+def listen(port: int, *, or_next: bool) -> socket.socket:
+    """Return a socket that listens on this machine; port 0 picks a free one.
+
+    With ``or_next``, one of the next ports is taken where this one is not free. Raises `InputError`.
+    """
+    problem = ""
+    for candidate in range(port, port + (TRIED if or_next and port else 1)):
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((HOST, candidate))
+            found.listen(128)
+        except (OSError, OverflowError) as error:
+            found.close()
+            problem = getattr(error, "strerror", None) or str(error)
+        else:
+            return found
+    raise InputError.one(f"--port {port}", f"cannot listen on {HOST}:{port} ({problem})", "give another --port")
+
+
+def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> str:
+    """Return the address to open, with its token."""
+    port = listening.getsockname()[1]
+    return f"http://{HOST}:{port}/{quote(sweep, safe='')}?token={secrets.token}"

@@ -1,0 +1,108 @@
+"""Sweep files that are being written on the page: their mistakes, each with its line, and a copy of an old one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.documents.mistakes import Mistake, describe_problems
+from sweep.errors import InputError, RefusedError
+from sweep.runner import planning, sweep_files
+from sweep.store.disk import replacing
+from sweep.store.folder import ResultsFolder
+
+FILE = "sweep.yaml"  # what an unnamed draft is called
+_PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
+_NAME = re.compile(r"^name:.*$", re.MULTILINE)
+
+TEMPLATE = """\
+# What is the question?
+# What does it cost?
+name: NAME
+trainable: my_model:MyModel
+metric: {name: val_accuracy, goal: maximize}
+parameters:
+  learning_rate: {distribution: log_uniform_values, min: 1e-4, max: 1e-1}
+epochs: 10
+run_cap: 12
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftMistake:
+    """A mistake of a draft; ``line`` is 0 where it has no place in the file."""
+
+    line: int
+    column: int
+    path: str
+    mistake: Mistake
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftFacts:
+    """What is wrong with a draft, and what it would train."""
+
+    mistakes: tuple[DraftMistake, ...]
+    name: str
+    work: str  # how much it may train, in a line; "" if it has mistakes
+
+
+def check_draft(text: str, file: str) -> DraftFacts:
+    """Return the mistakes of a sweep file's text, by the validator of `run` and `plan`."""
+    try:
+        spec = sweep_files.parse_file(text, Path(file), ())
+        planning.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
+    except InputError as error:
+        found = [_place_mistake(mistake, text) for mistake in describe_problems(error.problems)]
+        return DraftFacts(mistakes=tuple(found), name="", work="")
+    total, epochs = spec.all_trials, spec.epochs
+    trials = "trials, as many as the budget allows," if total is None else f"{total:,} trials"
+    return DraftFacts(mistakes=(), name=spec.name, work=f"{spec.method}: {trials} of at most {epochs:,} epochs")
+
+
+def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
+    place = _PLACE.match(mistake.where)
+    if place is None:
+        path = mistake.where.partition(": ")[2] or mistake.where
+        return DraftMistake(line=_find_key(path, text), column=1, path=path, mistake=mistake)
+    return DraftMistake(
+        line=int(place["line"]), column=int(place["column"] or 1), path=place["path"].rstrip(":"), mistake=mistake
+    )
+
+
+def _find_key(path: str, text: str) -> int:
+    """Return the line of the first key of a path; 0 if the text does not have it at the start of a line."""
+    key = f"{path.partition('.')[0]}:"
+    return next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 0)
+
+
+def copy_file(folder: ResultsFolder, name: str) -> str:
+    """Return the text of a sweep's file under another name."""
+    text = folder.spec.read_text(encoding="utf-8", errors="replace")
+    line = f"name: {name}"
+    if _NAME.search(text):
+        return _NAME.sub(lambda _: line, text, count=1)
+    return _after_comments(text, line)
+
+
+def _after_comments(text: str, line: str) -> str:
+    lines = text.splitlines()
+    at = next((number for number, one in enumerate(lines) if not one.startswith("#")), len(lines))
+    return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
+
+
+def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
+    """Write a draft into a folder. Raises `InputError` for a name that is no plain file name of a sweep file.
+
+    Raises `RefusedError` if another file has this name, unless it is to be replaced.
+    """
+    is_plain = re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", file)
+    if not is_plain:
+        raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
+    path = folder / file
+    if path.exists() and not replace and path.read_bytes() != text.encode():
+        raise RefusedError.one(file, "exists with another text", "give the new one another name")
+    with replacing(path) as aside:
+        aside.write_bytes(text.encode())
+    return path

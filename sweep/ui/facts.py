@@ -1,0 +1,273 @@
+"""The facts about a running sweep that the page shows, as classes whose fields are the keys of their JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from sweep.analysis.live_status import Open, Standing
+from sweep.events import (
+    ERRORED,
+    Event,
+    ModelTested,
+    Record,
+    Role,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
+from sweep.text import counted, figure, format_settings, score
+
+CURVE = 48  # maximum number of points of a running trial's curve
+WORKERS = 200  # maximum number of running trials that are listed
+WAITING = 50  # maximum number of trials that are listed at a rung
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventFacts:
+    """An event of the log in words; ``line`` is its number in the log, from 1."""
+
+    line: int
+    time: float
+    kind: str  # as in the log
+    text: str
+    trial: int | None = None
+    status: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerFacts:
+    """A trial that trains now."""
+
+    trial: int
+    epoch: int
+    of: int
+    value: float | None
+    curve: tuple[float, ...]
+    settings: str
+    role: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungFacts:
+    """An epoch at which trials can be pruned: how many reached it, were pruned there, and which wait there."""
+
+    epoch: int
+    reached: int
+    pruned: int
+    waiting: int
+    trials: tuple[int, ...]  # the first that wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureFacts:
+    """Trials without a result that ended for the same kind of reason."""
+
+    status: str
+    kind: str
+    count: int
+    trial: int  # the latest
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestFacts:
+    """The best completed configuration so far."""
+
+    value: float
+    trials: tuple[int, ...]
+    settings: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveFacts:
+    """Where a sweep stands now, from its log."""
+
+    version: Literal[1] = 1
+    name: str
+    state: str  # "running", "killed", or "ended"
+    reason: str  # why its last session ended; "" if none has
+    read: float  # share of the log that has been read; all other facts are of that part
+    line: int  # number of lines of the log that have been read
+    now: float  # the server's clock, in seconds since 1970
+    heard: float | None  # time of the last event
+    active_s: float
+    left_s: float | None
+    metric: str
+    goal: str
+    total: int | None
+    done: int  # trials that ended for good
+    share: float | None  # of the work, with the epochs of running trials
+    counts: Mapping[str, int]  # trials by status; "running", "paused" and "interrupted" besides those that ended
+    epochs_per_s: float
+    cost: float
+    cost_in_all: float | None
+    survivors: float | None  # trials expected to train all their epochs
+    use: Mapping[str, float]  # CPU cores, memory and share of the GPUs, as running trials have measured them
+    best: BestFacts | None
+    workers: tuple[WorkerFacts, ...]
+    rungs: tuple[RungFacts, ...]
+    failures: tuple[FailureFacts, ...]
+    events: tuple[EventFacts, ...]  # the latest, the last one first
+    note: str  # what is not known, and why
+
+
+def describe_standing(
+    standing: Standing,
+    now: float,
+    *,
+    running: bool,
+    read: float,
+    line: int,
+    events: tuple[EventFacts, ...],
+    note: str = "",
+) -> LiveFacts:
+    """Return the facts of a sweep that is, or is not, ``running``."""
+    state = "running" if running else "killed" if standing.over is None and standing.session else "ended"
+    until = now if running else standing.last or now
+    total = standing.total
+    partly = sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
+    share = (standing.finished + partly) / total if total else None
+    return LiveFacts(
+        name=standing.outline.name,
+        state=state,
+        reason=standing.over or "",
+        read=read,
+        line=line,
+        now=now,
+        heard=standing.last,
+        active_s=standing.active_s(until),
+        left_s=standing.left_s(now) if running else None,
+        metric=standing.outline.metric,
+        goal=standing.outline.goal,
+        total=total,
+        done=standing.finished,
+        share=None if share is None else min(share, 1.0),
+        counts=_count_trials(standing, running=running),
+        epochs_per_s=standing.epochs_per_s(now) if running else 0.0,
+        cost=standing.cost,
+        cost_in_all=standing.cost_in_all(now) if running else None,
+        survivors=standing.survivors() if running and standing.outline.decisions else None,
+        use=standing.usage() if running else {},
+        best=_describe_best(standing),
+        workers=tuple(_list_workers(standing)) if running else (),
+        rungs=tuple(_list_rungs(standing)),
+        failures=tuple(_list_failures(standing)),
+        events=events,
+        note=note,
+    )
+
+
+def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
+    counts = {"running": len(standing.running) if running else 0}
+    counts |= {status.value: count for status, count in standing.ended.items() if count}
+    counts["paused"] = standing.paused
+    counts["interrupted"] = len(standing.open) - counts["running"] - standing.paused
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _describe_best(standing: Standing) -> BestFacts | None:
+    best = standing.best
+    if best is None:
+        return None
+    settings = format_settings(best.params, standing.outline.varying)
+    return BestFacts(value=best.value, trials=best.trials, settings=settings)
+
+
+def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
+    for trial in list(standing.running.values())[:WORKERS]:
+        yield WorkerFacts(
+            trial=trial.state.number,
+            epoch=trial.state.epoch,
+            of=trial.of,
+            value=trial.value,
+            curve=tuple(trial.curve.points(CURVE)),
+            settings=format_settings(trial.state.params, standing.outline.varying),
+            role=trial.state.role.value,
+        )
+
+
+def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
+    waiting: dict[int, list[int]] = {}
+    for number, trial in standing.open.items():
+        if _waits(trial):
+            waiting.setdefault(trial.state.epoch, []).append(number)
+    for rung in standing.rungs():
+        trials = waiting.get(rung.epoch, [])
+        if rung.reached:
+            yield RungFacts(
+                epoch=rung.epoch,
+                reached=rung.reached,
+                pruned=rung.pruned,
+                waiting=len(trials),
+                trials=tuple(trials[:WAITING]),
+            )
+
+
+def _waits(trial: Open) -> bool:
+    return trial.state.paused
+
+
+def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
+    found = sorted(standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count))
+    for (status, kind), failure in found:
+        yield FailureFacts(
+            status=status.value, kind=kind, count=failure.count, trial=failure.trial, reason=failure.reason
+        )
+
+
+def describe_event(event: Event | Record, line: int, standing: Standing) -> EventFacts:
+    """Return an event in words; ``standing`` has observed it."""
+    trial = getattr(event, "trial", None)
+    status = event.status.value if isinstance(event, TrialEnded) else ""
+    time = float(getattr(event, "time", 0.0))
+    kind = str(type(event).__struct_config__.tag)
+    text = _describe(event, standing)
+    return EventFacts(line=line, time=time, kind=kind, text=text, trial=trial, status=status)
+
+
+def _describe(event: Event | Record, standing: Standing) -> str:
+    match event:
+        case TrialStarted(trial=number, role=role):
+            why = "" if role is Role.SEARCH else f", {role.value}"
+            return f"trial {number} started{why}: {format_settings(event.params, standing.outline.varying)}"
+        case TrialEnded():
+            return _describe_end(event, standing)
+        case ModelTested(trial=number, metrics=metrics):
+            scores = ", ".join(f"{name} {score(value)}" for name, value in metrics.items())
+            return f"trial {number} on the test data: {scores}"
+        case SessionStarted(resumed=resumed):
+            return "the sweep was resumed" if resumed else "the sweep began"
+        case SessionEnded(reason=reason):
+            return f"the session ended: {reason}"
+    return _describe_unknown(event)
+
+
+def _describe_end(event: TrialEnded, standing: Standing) -> str:
+    ended = f"trial {event.trial} is {event.status.value}"
+    if event.pauses:
+        ended = f"trial {event.trial} waits"
+    if event.status is Status.COMPLETED:
+        found = next((one for one in reversed(standing.latest) if one.trial == event.trial), None)
+        if found is not None:
+            value = "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
+            ended += f" after {counted(found.epochs, 'epoch')}{value}"
+    if standing.best is not None and event.trial in standing.best.trials and event.status is Status.COMPLETED:
+        ended += ": the best so far"
+    return f"{ended}: {event.reason}" if event.reason else ended
+
+
+def _describe_unknown(event: Record) -> str:
+    """Describe an event of a kind that has no words here: its kind and its fields."""
+    parts = []
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        if name != "time" and value not in (None, "", (), {}):
+            text = figure(value) if isinstance(value, float) and math.isfinite(value) else str(value)
+            parts.append(f"{name} {text}")
+    kind = str(type(event).__struct_config__.tag).replace("_", " ")
+    return f"{kind}: {', '.join(parts)}" if parts else kind

@@ -1,0 +1,161 @@
+"""One sweep whose log is read as it grows, for all browsers that look at it. Not thread-safe; knows no browser."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from sweep.analysis import Outline
+from sweep.analysis.live_status import LogReader, Standing
+from sweep.errors import InputError, StoreError
+from sweep.events import EpochReported, Event
+from sweep.runner import resuming
+from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import naming
+from sweep.ui.facts import EventFacts, LiveFacts, describe_event, describe_standing
+
+EVENTS = 100  # the latest that are kept
+OF_A_TRIAL = 100  # events of one trial that are kept
+BLOCK_BYTES = 1 << 20
+
+
+class LineIndex:
+    """Where the lines of a growing file begin; a line is complete with its line feed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._marks: list[tuple[int, int]] = [(0, 0)]  # pairs (byte, number of lines before it), ascending
+
+    @property
+    def lines(self) -> int:
+        """The number of complete lines, as last counted."""
+        return self._marks[-1][1]
+
+    @property
+    def end(self) -> int:
+        """The byte after the last complete line."""
+        return self._marks[-1][0]
+
+    def count_on(self) -> None:
+        """Count the lines that came since the last call."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            while True:
+                start, lines = self._marks[-1]
+                file.seek(start)
+                block = file.read(BLOCK_BYTES)
+                whole = block.rfind(b"\n") + 1
+                if not whole:
+                    return
+                self._add_mark(start + whole, lines + block.count(b"\n", 0, whole))
+
+    def _add_mark(self, byte: int, lines: int) -> None:
+        """Add a mark; one that is less than a block after an earlier one takes the place of the one between them."""
+        if len(self._marks) > 2 and byte - self._marks[-2][0] < BLOCK_BYTES:
+            self._marks[-1] = (byte, lines)
+        else:
+            self._marks.append((byte, lines))
+
+    def find_line(self, byte: int) -> int:
+        """Return how many lines end at or before a byte."""
+        start, lines = next(mark for mark in reversed(self._marks) if mark[0] <= byte)
+        with self._path.open("rb") as file:
+            file.seek(start)
+            return lines + file.read(byte - start).count(b"\n")
+
+    def read(self, after: int) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield the lines after a number of lines, about a megabyte at a time, each with the number of the last one."""
+        start, lines = next(mark for mark in reversed(self._marks) if mark[1] <= after)
+        with self._path.open("rb") as file:
+            file.seek(start)
+            while lines < self.lines:
+                block = file.readlines(BLOCK_BYTES)[: self.lines - lines]
+                if not block:
+                    return
+                fresh = block[max(after - lines, 0) :]
+                lines += len(block)
+                if fresh:
+                    yield lines, [line.rstrip(b"\n") for line in fresh]
+
+
+class FollowedSweep:
+    """A sweep and all that is known of it so far; `look` reads on."""
+
+    def __init__(self, folder: ResultsFolder) -> None:
+        self.folder = folder
+        self.outline, self.note = _read_outline(folder)
+        self.running = folder.is_running()
+        self.replaced = 0  # how often the log was replaced, as by a repair
+        self._begin()
+
+    def _begin(self) -> None:
+        self.lines = LineIndex(self.folder.log)
+        self.standing = Standing(self.outline)
+        self._reader = LogReader(self.folder)
+        self._line = 0
+        self._events: deque[EventFacts] = deque(maxlen=EVENTS)
+        self._of_trials: dict[int, list[EventFacts]] = {}
+
+    def look(self) -> bool:
+        """Read on, at most about a megabyte; return whether anything is new. Raises `StoreError`."""
+        running = self.folder.is_running()  # before the log, so that the last events are not missed
+        changed = running != self.running
+        self.running = running
+        with naming(self.folder.log):
+            events = self._reader.more()
+            if events is None:
+                self.replaced += 1
+                self._begin()
+                return True
+            for event in events:
+                self._observe(event)
+        before = self.lines.lines
+        self.lines.count_on()
+        return changed or bool(events) or self.lines.lines != before
+
+    def _observe(self, event: Event) -> None:
+        self._line += 1
+        self.standing.observe(event)
+        if isinstance(event, EpochReported):
+            return
+        facts = describe_event(event, self._line, self.standing)
+        self._events.appendleft(facts)
+        if facts.trial is not None:
+            kept = self._of_trials.setdefault(facts.trial, [])
+            if len(kept) < OF_A_TRIAL:
+                kept.append(facts)
+
+    @property
+    def behind(self) -> bool:
+        """True while a part of the log has not been read."""
+        return self._reader.share < 1
+
+    def events_of(self, trial: int) -> tuple[EventFacts, ...]:
+        """Return what is known of a trial besides its epochs, in the order of the log."""
+        return tuple(self._of_trials.get(trial, ()))
+
+    def describe(self) -> LiveFacts:
+        """Return the facts as they are now."""
+        return describe_standing(
+            self.standing,
+            time.time(),
+            running=self.running,
+            read=self._reader.share,
+            line=self._line,
+            events=tuple(self._events),
+            note=self.note,
+        )
+
+
+def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
+    """Return the outline of a sweep, and a note if its file cannot be read, as it may be with another version's."""
+    try:
+        return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
+    except (InputError, StoreError) as error:
+        first = str(error).partition("\n")[0]
+        metric, goal = next(iter(folder.read_info().objectives), ("", ""))
+        note = f"how much is left is not known, for the resolved sweep file cannot be read: {first}"
+        return Outline(name=folder.name, metric=metric, goal=goal), note

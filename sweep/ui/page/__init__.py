@@ -1,0 +1,1 @@
+"""The templates, scripts and style sheet of the live page."""

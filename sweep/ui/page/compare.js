@@ -1,0 +1,15 @@
+"use strict";
+// Several sweeps: what `sweep compare` answers, with the charts of the report.
+
+(async () => {
+  const names = new URLSearchParams(location.search).getAll("sweep");
+  tell(find("command"), `python -m sweep compare ${names.join(" ")}`);
+  try {
+    showReport(await getJson(`/-/compare.json${location.search}`));
+    if (!N) openTheme();
+  } catch (error) {
+    find("answer-place").replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));
+    find("answer-place").removeAttribute("aria-busy");
+    openPlainTheme();
+  }
+})();

@@ -1,0 +1,126 @@
+"use strict";
+// A sweep file that is written here: checked while it is typed, priced, and run.
+
+const text = find("text");
+const draft = { lines: 0, wrong: new Set(), checking: 0, number: 0 };
+
+openPlainTheme();
+text.addEventListener("input", () => {
+  showNumbers();
+  checkSoon();
+});
+text.addEventListener("scroll", () => (find("numbers").scrollTop = text.scrollTop));
+text.addEventListener("keydown", indent);
+find("file").addEventListener("input", () => {
+  checkSoon();
+  showRunLine();
+});
+find("plan").addEventListener("click", planDraft);
+find("run").addEventListener("click", runDraft);
+if (document.body.dataset.readOnly) {
+  find("plan").disabled = true;
+  find("run").disabled = true;
+}
+showNumbers();
+check();
+showRunLine();
+
+// Two spaces, as in sweep files; Escape and then Tab leaves the editor.
+function indent(event) {
+  if (event.key === "Escape") draft.leaving = true;
+  else if (event.key === "Tab" && !event.shiftKey && !draft.leaving) {
+    event.preventDefault();
+    text.setRangeText("  ", text.selectionStart, text.selectionEnd, "end");
+    text.dispatchEvent(new Event("input"));
+  } else if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) {
+    const before = text.value.slice(0, text.selectionStart).split("\n").pop();
+    const margin = /^ */.exec(before)[0] + (/:\s*$/.test(before) ? "  " : "");
+    event.preventDefault();
+    text.setRangeText(`\n${margin}`, text.selectionStart, text.selectionEnd, "end");
+    text.dispatchEvent(new Event("input"));
+  } else draft.leaving = false;
+}
+
+function showNumbers() {
+  const count = text.value.split("\n").length;
+  const marks = [...draft.wrong].sort().join();
+  if (count === draft.lines && marks === draft.marks) return;
+  [draft.lines, draft.marks] = [count, marks];
+  const rows = Array.from({ length: count }, (_, at) => make("span", { class: draft.wrong.has(at + 1) ? "wrong" : null }, `${at + 1}\n`));
+  find("numbers").replaceChildren(...rows);
+  find("numbers").scrollTop = text.scrollTop;
+}
+
+function checkSoon() {
+  clearTimeout(draft.checking);
+  draft.checking = setTimeout(check, 350);
+}
+
+async function check() {
+  const number = ++draft.number;
+  try {
+    const found = await post("/-/new/check", { text: text.value, file: find("file").value || "sweep.yaml" });
+    if (number === draft.number) showMistakes(found);
+  } catch (error) {
+    tell(find("verdict"), error.message);
+  }
+}
+
+function showMistakes(found) {
+  draft.wrong = new Set(found.mistakes.map((one) => one.line));
+  showNumbers();
+  const count = found.mistakes.length;
+  text.setAttribute("aria-invalid", String(count > 0));
+  find("verdict").classList.toggle("wrong", count > 0);
+  tell(find("verdict"), count ? `${count} mistake${count > 1 ? "s" : ""}` : `${found.name}: no mistake; ${found.work}`);
+  find("mistakes").replaceChildren(...found.mistakes.map(mistakeItem));
+  find("run").disabled = count > 0 || Boolean(document.body.dataset.readOnly);
+}
+
+function mistakeItem(one) {
+  const { mistake } = one;
+  const words = [one.path && `${one.path}: `, mistake.is, mistake.expected && `, expected ${mistake.expected}`, mistake.hint && `; ${mistake.hint}`].filter(Boolean).join("");
+  if (!one.line) return make("li", {}, words);
+  const go = make("button", { type: "button", class: "plain-button" }, `line ${one.line}`);
+  go.addEventListener("click", () => goTo(one.line, one.column));
+  return make("li", {}, go, " ", words);
+}
+
+function goTo(line, column) {
+  const before = text.value.split("\n").slice(0, line - 1).join("\n");
+  const at = before.length + (line > 1 ? 1 : 0) + column - 1;
+  text.focus();
+  text.setSelectionRange(at, at);
+}
+
+async function planDraft() {
+  find("hint").hidden = true;
+  await attempt("Plan", "/-/new/plan", {});
+}
+
+async function runDraft() {
+  find("hint").hidden = true;
+  await attempt("Run", "/-/new/run", {}, (facts) => {
+    const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
+    if (facts.exit_code === 0 && name) find("jobs").prepend(make("p", {}, make("a", { class: "button", href: `/${encodeURIComponent(name)}` }, `Watch ${name}`)));
+  });
+}
+
+async function attempt(title, address, more, ended) {
+  try {
+    followJob(await post(address, { text: text.value, file: find("file").value, ...more }), title, ended);
+  } catch (error) {
+    hear(error.message);
+    find("jobs").hidden = false;
+    find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, error.message));
+  }
+}
+
+async function showRunLine() {
+  if (document.body.dataset.readOnly) return;
+  try {
+    tell(find("command"), (await post("/-/new/run", { file: find("file").value, preview: "yes" })).command);
+  } catch (error) {
+    tell(find("command"), error.message);
+  }
+}

@@ -1,0 +1,153 @@
+"use strict";
+// Elements and texts that all pages make. What comes from a sweep is only ever text.
+
+function find(id) {
+  return document.getElementById(id);
+}
+
+// An element with attributes and children; a child that is a text is isolated, for it may be of another direction.
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  for (const child of children.flat()) {
+    if (child === null || child === undefined) continue;
+    element.append(child instanceof Node ? child : directed(String(child)));
+  }
+  return element;
+}
+
+function directed(text) {
+  if (!/[^\u0000-\u024f\u2000-\u22ff]/.test(text)) return document.createTextNode(text);
+  const element = document.createElement("bdi");
+  element.textContent = text;
+  return element;
+}
+
+// Sets a text only where it differs, so that nothing is selected away or said twice.
+function tell(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function hear(text) {
+  tell(find("heard"), text);
+}
+
+function inTime(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60) % 60).padStart(2, "0")} s`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ${String(Math.floor((seconds % 3600) / 60)).padStart(2, "0")} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+function inScore(value) {
+  if (value === null || value === undefined || value === "") return "";
+  const number = Number(value);
+  if (!Number.isFinite(number)) return String(value);
+  const size = Math.abs(number);
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return number.toExponential(3);
+  return Number.isInteger(number) && size >= 1000 ? String(number) : number.toPrecision(4);
+}
+
+function inMoney(value) {
+  return value >= 1 || value === 0 ? value.toFixed(2) : value.toPrecision(2);
+}
+
+function atTime(time) {
+  return new Date(1000 * time).toLocaleTimeString([], { hour12: false });
+}
+
+// A state or a status: a word, and a mark whose colour repeats it.
+function statusMark(status, text = status) {
+  return make("span", { class: "status", "data-status": status }, make("i", { "aria-hidden": "true" }), text);
+}
+
+// What state a sweep of the list or its page is in, as one of few words, for colours and choices.
+function stateWord(state) {
+  if (state === "running" || state === "damaged") return state;
+  if (state === "unfinished" || state === "killed") return "killed";
+  if (state === "finished") return "finished";
+  return "ended";
+}
+
+function sparkline(values, goal) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("viewBox", "0 0 120 26");
+  svg.setAttribute("class", "spark");
+  svg.setAttribute("aria-hidden", "true");
+  const known = values.filter((value) => Number.isFinite(value));
+  if (known.length < 2) return svg;
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const path = document.createElementNS(space, "path");
+  let [text, pen] = ["", "M"];
+  values.forEach((value, at) => {
+    if (!Number.isFinite(value)) {
+      pen = "M";
+      return;
+    }
+    const x = (118 * at) / Math.max(values.length - 1, 1) + 1;
+    const y = 24 - (22 * (value - low)) / (high - low || 1);
+    text += `${pen}${x.toFixed(1)} ${y.toFixed(1)}`;
+    pen = "L";
+  });
+  path.setAttribute("d", text);
+  svg.append(path);
+  return svg;
+}
+
+async function getJson(address) {
+  const answer = await fetch(address, { headers: { Accept: "application/json" } });
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(inWords(content));
+  return content;
+}
+
+async function post(address, content) {
+  const answer = await fetch(address, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(content),
+  });
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(inWords(found));
+  return found;
+}
+
+// The document of an error, as the command line says it.
+function inWords(content) {
+  const mistakes = content?.error ?? [];
+  return mistakes
+    .map((one) => [one.where && `${one.where}:`, one.is, one.expected && `(expected ${one.expected})`, one.hint && `; ${one.hint}`].filter(Boolean).join(" "))
+    .join("\n");
+}
+
+// On pages without charts; the report's own scripts have the same button.
+function openPlainTheme() {
+  find("theme").addEventListener("click", () => {
+    const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    keepTheme();
+  });
+}
+
+function keepTheme() {
+  try {
+    localStorage.setItem("theme", document.documentElement.dataset.theme ?? "");
+  } catch {
+    // this browser keeps nothing
+  }
+}
+
+function takeTheme() {
+  try {
+    const kept = localStorage.getItem("theme");
+    if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+  } catch {
+    // this browser keeps nothing
+  }
+}
+takeTheme();

@@ -1,0 +1,367 @@
+"use strict";
+// One sweep: where it stands, and its report, which grows as the log does.
+
+const NAME = document.body.dataset.sweep;
+const BASE = `/${encodeURIComponent(NAME)}/-`;
+const QUIET = 12; // seconds without an event until it is said
+const GROW_MS = 250; // least pause between two drawings of what has grown
+
+const live = { facts: null, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
+
+document.documentElement.dataset.page = "sweep";
+openPlainSwitch();
+listen("");
+openActs({ sweep: NAME }).catch((error) => hear(error.message));
+acts.prefill = prefillSettings;
+setInterval(showClock, 1000);
+showOutput();
+
+// Before charts are there, the button for light and dark has to work all the same.
+function openPlainSwitch() {
+  find("theme").addEventListener("click", (event) => {
+    if (report.open) return; // the report's own listener does it
+    event.stopImmediatePropagation();
+    const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    keepTheme();
+  });
+}
+
+// `after`: the number of the last line of the log that is drawn; "": lines do not matter yet.
+function listen(after) {
+  live.stream?.close();
+  live.stream = openStream(`${BASE}/events${after === "" ? "" : `?after=${after}`}`, {
+    facts: (data) => showFacts(JSON.parse(data)),
+    report: () => takeReport(),
+    log: (data, line) => takeLog(data, line),
+    replaced: () => location.reload(), // the log is another one, as after a repair
+    problem: (data) => showProblem(JSON.parse(data)),
+  });
+}
+
+function showProblem(text) {
+  const line = find("silence");
+  line.hidden = !text;
+  line.classList.add("wrong");
+  tell(line, text);
+  if (text && !report.open) find("answer-place").replaceChildren();
+}
+
+// ---- the report -----------------------------------------------------------------------------------------------------
+
+let taking = false;
+let again = false;
+async function takeReport() {
+  if (taking) {
+    again = true;
+    return;
+  }
+  taking = true;
+  try {
+    const content = await getJson(`${BASE}/report.json`);
+    await whenIdle();
+    const first = !live.asked;
+    live.asked = true;
+    showReport(content);
+    live.buffer = live.buffer.filter((one) => one.line > report.line);
+    for (const one of live.buffer) applyEvent(one.event);
+    if (live.buffer.length) growSoon();
+    if (first) listen(report.line);
+  } catch (error) {
+    showProblem(error.message);
+  }
+  taking = false;
+  if (again) {
+    again = false;
+    takeReport();
+  }
+}
+
+// While something is dragged, the page does not change below the hand.
+function whenIdle() {
+  return new Promise((done) => {
+    const look = () => (dragging() || document.body.dataset.pressed ? setTimeout(look, 100) : done());
+    look();
+  });
+}
+addEventListener("pointerdown", () => (document.body.dataset.pressed = "yes"));
+for (const kind of ["pointerup", "pointercancel"]) addEventListener(kind, () => delete document.body.dataset.pressed);
+
+// Lines of the log; the last of them has the number `line`.
+function takeLog(data, line) {
+  const texts = data.split("\n");
+  texts.forEach((text, at) => {
+    let event;
+    try {
+      event = JSON.parse(text);
+    } catch {
+      return; // a record that was cut off
+    }
+    const number = line - texts.length + at + 1;
+    if (number <= report.line) return;
+    live.buffer.push({ line: number, event });
+    if (report.open) applyEvent(event);
+  });
+  if (live.grown.size) growSoon();
+}
+
+// Brings the columns of the report up to date; trials that are not in it come with the next one.
+function applyEvent(event) {
+  const at = placeOf(event.trial);
+  if (at === undefined) return;
+  if (event.event === "epoch_reported") {
+    if (event.epoch <= TRIALS.epochs[at]) return;
+    if (!CURVES.tails.has(at)) CURVES.tails.set(at, []);
+    const metrics = Object.fromEntries(Object.entries(event.metrics).map(([name, value]) => [name, Number(value)]));
+    CURVES.tails.get(at).push({ epoch: event.epoch, metrics });
+    TRIALS.epochs[at] = event.epoch;
+    TRIALS.status[at] = STATUSES.indexOf("running");
+    for (const field of OBJECTIVES) if (field.name in metrics) field.values[at] = Number.isFinite(metrics[field.name]) ? metrics[field.name] : null;
+  } else if (event.event === "trial_ended") {
+    TRIALS.status[at] = STATUSES.indexOf(event.status);
+    if (!DATA.reasons.includes(event.reason)) DATA.reasons.push(event.reason);
+    TRIALS.reason[at] = DATA.reasons.indexOf(event.reason);
+  } else {
+    return;
+  }
+  live.grown.add(at);
+}
+
+function placeOf(trial) {
+  if (live.places?.of !== TRIALS) live.places = { of: TRIALS, map: new Map(TRIALS?.trial.map((number, at) => [number, at])) };
+  return live.places.map.get(trial);
+}
+
+// Draws what has grown; a drawing that takes long is followed by a longer pause.
+function growSoon() {
+  if (live.growing) return;
+  live.growing = setTimeout(() => {
+    live.growing = 0;
+    if (!report.open || dragging()) {
+      growSoon();
+      return;
+    }
+    const began = performance.now();
+    const trials = [...live.grown];
+    live.grown.clear();
+    for (const plot of plots) plot.grow(trials);
+    live.spent = performance.now() - began;
+  }, Math.max(GROW_MS, 4 * live.spent));
+}
+
+// ---- where it stands ------------------------------------------------------------------------------------------------
+
+function showFacts(facts) {
+  const before = live.facts;
+  live.facts = facts;
+  live.skew = Date.now() / 1000 - facts.now;
+  acts.state = facts.state;
+  showActs();
+  showClock();
+  showProgress(facts);
+  showBest(facts);
+  showWorkers(facts);
+  showRungs(facts);
+  showFailures(facts);
+  showEvents(facts);
+  announce(before, facts);
+}
+
+function stateText(facts) {
+  if (facts.state === "running") return ["running", "running"];
+  if (facts.state === "killed") return ["killed", "killed"];
+  return facts.reason === "finished" ? ["finished", "finished"] : ["ended", facts.reason || "not begun"];
+}
+
+// What changes with the time alone.
+function showClock() {
+  const { facts } = live;
+  if (!facts) return;
+  const now = Date.now() / 1000 - live.skew;
+  const running = facts.state === "running";
+  const [word, told] = stateText(facts);
+  document.body.classList.toggle("running", running);
+  const mark = find("state");
+  if (mark.dataset.told !== told) {
+    mark.dataset.told = told;
+    mark.replaceChildren(statusMark(word, told));
+    document.title = `${told} · ${NAME}`;
+  }
+  const since = now - facts.now;
+  const parts = [inTime(facts.active_s + (running ? since : 0))];
+  if (facts.left_s !== null && facts.share !== 1) parts.push(`about ${inTime(Math.max(facts.left_s - since, 1))} left`);
+  if (running && facts.epochs_per_s) parts.push(`${figure(facts.epochs_per_s)} epochs/s`);
+  if (facts.cost) parts.push(`cost ${inMoney(facts.cost)}${facts.cost_in_all ? ` of about ${inMoney(facts.cost_in_all)}` : ""}`);
+  if (facts.read < 1) parts.push(`reading the log: ${Math.floor(100 * facts.read)} %`);
+  tell(find("times"), parts.join(" · "));
+  showSilence(facts, now);
+}
+
+function showSilence(facts, now) {
+  const line = find("silence");
+  const silent = facts.heard === null ? 0 : now - facts.heard;
+  let text = facts.note;
+  if (facts.state === "killed") text = `Its driver was killed ${inTime(silent)} ago. Nothing is lost: python -m sweep resume ${NAME}`;
+  else if (facts.state === "running" && silent >= QUIET && facts.read >= 1) text = `Not heard of the driver for ${inTime(silent)}; its process lives. Epochs may take that long.`;
+  line.hidden = !text;
+  line.classList.toggle("wrong", facts.state === "killed");
+  tell(line, text);
+}
+
+function showProgress(facts) {
+  const bar = find("progress");
+  const percent = facts.share === null ? null : Math.round(100 * facts.share);
+  const total = facts.total ?? Object.values(facts.counts).reduce((sum, count) => sum + count, 0);
+  if (percent === null) bar.removeAttribute("aria-valuenow");
+  else bar.setAttribute("aria-valuenow", String(percent));
+  const told = facts.total === null ? `${facts.done} trials` : `${facts.done} of ${facts.total} trials`;
+  bar.setAttribute("aria-valuetext", percent === null ? told : `${told}, ${percent} % of the work`);
+  const counts = Object.entries(facts.counts);
+  const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
+  const shown = waiting && facts.state !== "ended" ? [...counts, ["to come", waiting]] : counts;
+  bar.replaceChildren(
+    ...shown.filter(([status]) => status !== "to come").map(([status, count]) => {
+      const part = make("i", { "data-status": status });
+      part.style.width = `${(100 * count) / Math.max(total, 1)}%`;
+      return part;
+    }),
+  );
+  const all = make("li", {}, make("strong", {}, facts.total === null ? told : `${facts.done}/${facts.total} trials`));
+  find("counts").replaceChildren(all, ...shown.map(([status, count]) => make("li", {}, statusMark(status, `${count} ${status}`))));
+}
+
+function trialLink(number, text = `trial ${number}`) {
+  return make("a", { href: `/${encodeURIComponent(NAME)}/${number}` }, text);
+}
+
+function showBest(facts) {
+  const line = find("best");
+  if (!facts.best) {
+    tell(line, facts.read < 1 ? "" : "No trial has completed yet.");
+    return;
+  }
+  const { best } = facts;
+  const links = best.trials.slice(0, 8).flatMap((number, at) => [at ? ", " : "", trialLink(number)]);
+  const mean = best.trials.length > 1 ? " on average of " : ", ";
+  const key = JSON.stringify(best);
+  if (line.dataset.key === key) return;
+  line.dataset.key = key;
+  line.replaceChildren(make("span", { class: "note" }, "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
+}
+
+function showWorkers(facts) {
+  find("workers").hidden = !facts.workers.length;
+  tell(find("metric-name"), facts.metric);
+  const rows = facts.workers.map((one) => {
+    const bar = make("progress", { max: String(one.of || 1), "aria-hidden": "true" });
+    bar.value = one.epoch;
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, trialLink(one.trial)),
+      make("td", { class: "epochs" }, one.epoch ? `${one.epoch}/${one.of}` : "starting", bar),
+      make("td", {}, sparkline(one.curve.map(Number))),
+      make("td", { class: "number" }, inScore(one.value)),
+      make("td", { class: "settings" }, one.role === "search" ? "" : `${one.role}: `, one.settings),
+    );
+  });
+  replaceRows(find("workers").querySelector("tbody"), rows);
+  const use = [];
+  if (facts.use.cpu_cores !== undefined) use.push(`${facts.use.cpu_cores.toFixed(1)} CPU cores at work`);
+  if (facts.use.gpu_utilization !== undefined) use.push(`GPUs busy ${Math.round(100 * facts.use.gpu_utilization)} %`);
+  if (facts.use.memory_peak_bytes !== undefined) use.push(`${(facts.use.memory_peak_bytes / 1e9).toFixed(1)} GB of memory`);
+  tell(find("use"), use.join(" · "));
+}
+
+// Replaces rows, and keeps the focus on the link that had it.
+function replaceRows(body, rows) {
+  const held = body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  body.replaceChildren(...rows);
+  if (held) body.querySelector(`a[href="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
+}
+
+function showRungs(facts) {
+  find("rungs").hidden = !facts.rungs.length;
+  const rows = facts.rungs.map((one) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, `${one.epoch}`),
+      make("td", { class: "number" }, String(one.reached)),
+      make("td", { class: "number" }, String(one.pruned)),
+      make("td", { class: "number" }, String(one.waiting)),
+      make("td", {}, one.trials.slice(0, 6).flatMap((number, at) => [at ? ", " : "", trialLink(number, String(number))]), one.waiting > 6 ? " ..." : ""),
+    ),
+  );
+  replaceRows(find("rungs").querySelector("tbody"), rows);
+  tell(find("survivors"), facts.survivors === null ? "" : `about ${Math.round(facts.survivors)} ${facts.total === null ? "trials" : `of ${facts.total}`} train to the end`);
+}
+
+function showFailures(facts) {
+  find("failed").hidden = !facts.failures.length;
+  const key = JSON.stringify(facts.failures);
+  const list = find("failed").querySelector("ul");
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  list.replaceChildren(
+    ...facts.failures.map((one) => {
+      const kind = one.kind && one.kind !== one.status ? ` by ${one.kind}` : "";
+      return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
+    }),
+  );
+  list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+}
+
+const SHOWN_EVENTS = 10;
+function showEvents(facts) {
+  find("events").hidden = !facts.events.length;
+  const list = find("events").querySelector("ol");
+  const shown = facts.events.slice(0, live.allEvents ? facts.events.length : SHOWN_EVENTS);
+  const newest = Math.max(0, ...facts.events.map((one) => one.line));
+  const items = shown.map((one) => {
+    const fresh = live.newest && one.line > live.newest;
+    const words = one.trial === null ? [one.text] : [trialLink(one.trial), one.text.replace(`trial ${one.trial}`, "")];
+    return make("li", { class: fresh ? "fresh" : null, "data-status": one.status || null }, make("time", { datetime: new Date(1000 * one.time).toISOString() }, atTime(one.time)), " ", ...words);
+  });
+  const key = `${newest} ${shown.length}`;
+  if (list.dataset.key === key) return;
+  list.dataset.key = key;
+  live.newest = newest;
+  replaceRows(list, items);
+  find("events").querySelector("button")?.remove();
+  if (facts.events.length > shown.length) {
+    const more = make("button", { type: "button" }, `${facts.events.length - shown.length} earlier ones`);
+    more.addEventListener("click", () => {
+      live.allEvents = true;
+      showEvents(live.facts);
+    });
+    find("events").append(more);
+  }
+}
+
+// To a screen reader: what a person would look up for.
+function announce(before, facts) {
+  if (!before || facts.read < 1) return;
+  if (before.state !== facts.state) hear(`${NAME} is ${stateText(facts)[1]}`);
+  else if (facts.best && before.best?.value !== facts.best.value) hear(`new best: ${facts.metric} ${inScore(facts.best.value)}, trial ${facts.best.trials[0]}`);
+  else if (facts.failures.length > before.failures.length) hear(`a trial ended without a result: ${facts.failures[0].reason}`);
+}
+
+// A configuration to add: that of the one selected trial, to be changed.
+function prefillSettings(act) {
+  if (act.name !== "add" || !report.open || selection.count !== 1) return {};
+  const trial = selection.order[0];
+  const lines = PARAMS.filter((field) => shown(field, trial) !== "not set").map((field) => `${field.name}=${field.labels ? field.labels[field.values[trial]] : field.values[trial]}`);
+  return { settings: lines.join("\n") };
+}
+
+async function showOutput() {
+  try {
+    const files = await getJson(`${BASE}/output.json`);
+    const parts = files.filter((one) => one.text.trim()).map((one) => make("details", {}, make("summary", {}, one.file), make("pre", { tabindex: "0", "aria-label": one.file }, one.text)));
+    find("output").append(...parts);
+    find("output").hidden = !parts.length;
+  } catch {
+    find("output").hidden = true;
+  }
+}

@@ -1,0 +1,22 @@
+"""Finds a sweep by the name in an address. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sweep.errors import UnknownNameError
+from sweep.store.folder import ResultsFolder
+from sweep.text import did_you_mean
+
+
+def find_folder(results: Path, name: str) -> ResultsFolder:
+    """Return the folder of a sweep, given by its plain name. Raises `UnknownNameError`.
+
+    A name comes from an address, which anybody can type: it may not lead out of the results folder.
+    """
+    is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
+    folder = ResultsFolder(results / name)
+    if is_plain and len(name.encode("utf-8", "replace")) <= 200 and (folder.info.is_file() or folder.log.is_file()):
+        return folder
+    known = [path.name for path in results.iterdir() if (path / "sweep.json").is_file()] if results.is_dir() else []
+    raise UnknownNameError.one(name, f"no such sweep in {results}", did_you_mean(name, known) if known else "")

@@ -1,0 +1,570 @@
+"""The server of the live page, on this machine only; the only module that knows aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+
+from sweep.documents.mistakes import describe_error
+from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
+from sweep.runner import resuming
+from sweep.store.folder import ResultsFolder, free_name, told_apart
+from sweep.text import printable
+from sweep.ui import access, acts, drafts, shells, trial_facts
+from sweep.ui.access import Access, Asked, Refusal
+from sweep.ui.acts import Commands
+from sweep.ui.jobs import Jobs
+from sweep.ui.places import find_folder
+from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, as_line, make_comparison
+
+KEEP_ALIVE_S = 15.0
+LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
+SETTLED_S = 2.0  # between looks whether it has
+MOST_COMPARED = 20  # sweeps
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Page:
+    """What the handlers share."""
+
+    results: Path
+    access: Access
+    commands: Commands
+    expected: str = ""  # a sweep that may not have begun yet
+    folder: Path = field(default_factory=Path.cwd)  # where command lines run and drafts are saved
+    reading: Reading = field(default_factory=Reading)
+    watches: Watches = field(init=False)
+    shelf: ShelfWatch = field(init=False)
+    jobs: Jobs = field(init=False)
+    ends: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.watches = Watches(self.reading)
+        self.shelf = ShelfWatch(self.results, self.reading)
+        self.jobs = Jobs(self.folder)
+
+    @property
+    def offered(self) -> Mapping[str, acts.Act]:
+        """The acts that the page offers, by name."""
+        return {} if self.access.read_only else acts.find_offered(self.commands)
+
+    @property
+    def browsers(self) -> int:
+        """The number of pages that are open."""
+        return self.watches.browsers + self.shelf.browsers
+
+
+PAGE = web.AppKey("page", Page)
+
+
+def make_app(page: Page) -> web.Application:
+    """Return the application that answers for a results folder."""
+    app = web.Application(middlewares=[_guard], client_max_size=access.MAX_BODY_BYTES)
+    app[PAGE] = page
+    app.add_routes(
+        [
+            web.get("/", _show_shelf),
+            web.get("/-/shelf.json", _send_shelf),
+            web.get("/-/events", _stream_shelf),
+            web.get("/-/files/{file}", _send_file),
+            web.get("/-/compare", _show_comparison),
+            web.get("/-/compare.json", _send_comparison),
+            web.get("/-/new", _show_draft),
+            web.post("/-/new/check", _check_draft),
+            web.post("/-/new/plan", _plan_draft),
+            web.post("/-/new/run", _run_draft),
+            web.get("/-/jobs/{job:[0-9]{1,9}}", _send_job),
+            web.get("/{name}", _show_sweep),
+            web.get("/{name}/-/status.json", _send_status),
+            web.get("/{name}/-/report.json", _send_report),
+            web.get("/{name}/-/report.html", _save_report),
+            web.get("/{name}/-/output.json", _send_output),
+            web.get("/{name}/-/acts.json", _send_acts),
+            web.get("/{name}/-/events", _stream_sweep),
+            web.post("/{name}/-/acts/{act}", _act),
+            web.get("/{name}/{trial:[0-9]{1,9}}", _show_trial),
+            web.get("/{name}/{trial:[0-9]{1,9}}.json", _send_trial),
+        ]
+    )
+    app.on_startup.append(_prepare)
+    app.on_shutdown.append(_end_streams)
+    return app
+
+
+async def _prepare(app: web.Application) -> None:
+    """Import in a thread what the first report needs, before it is asked for."""
+    app[PAGE].reading.start(_import_report)
+
+
+def _import_report() -> None:
+    import sweep.render.report
+    import sweep.searchers.optuna_study
+    import sweep.store.reading  # noqa: F401  # imported for what comes later
+
+
+async def _end_streams(app: web.Application) -> None:
+    app[PAGE].ends.set()
+    app[PAGE].reading.close()
+
+
+# ---- who may ask ----------------------------------------------------------------------------------------------------
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what may not be asked, turn errors into answers, and set the headers of every answer."""
+    try:
+        answer = await _answer(request, handler)
+    except web.HTTPException as error:
+        answer = _refuse(request, Refusal(error.status, error.reason))
+    except SweepError as error:
+        answer = _refuse(request, Refusal(_find_status(error), printable(str(error))), error)
+    if not answer.prepared:
+        for name, value in access.HEADERS.items():
+            answer.headers.setdefault(name, value)
+    return answer
+
+
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    secrets = request.app[PAGE].access
+    asked = _describe_request(request)
+    refusal = access.find_refusal_of_place(asked)
+    if refusal is not None:
+        return _refuse(request, refusal)
+    token = request.query.get("token")
+    if token is not None and request.method == "GET":
+        return _exchange_token(request, token)
+    refusal = access.find_refusal(asked, secrets)
+    if refusal is not None:
+        return _refuse(request, refusal)
+    if request.method == "POST" and secrets.read_only and request.path != "/-/new/check":
+        return _refuse(request, Refusal(403, "this page was started with --read-only"))
+    return await handler(request)
+
+
+def _describe_request(request: web.Request) -> Asked:
+    return Asked(
+        method=request.method,
+        host=request.headers.get("Host", ""),
+        cookie=request.cookies.get(_name_cookie(request), ""),
+        origin=request.headers.get("Origin", ""),
+        site=request.headers.get("Sec-Fetch-Site", ""),
+        content_type=request.content_type,
+        size_bytes=request.content_length or 0,
+    )
+
+
+def _name_cookie(request: web.Request) -> str:
+    """Return the cookie's name, which has the port: browsers send the cookies of all ports of a host to each."""
+    port = request.headers.get("Host", "").rpartition(":")[2]
+    return f"sweep_ui_{port if port.isdecimal() else 80}"
+
+
+def _exchange_token(request: web.Request, token: str) -> web.Response:
+    """Give the cookie for the token, on a page that leads to the address without it.
+
+    A redirect would not do: where another program's page has led here, browsers do not send a strict cookie with it.
+    """
+    secrets = request.app[PAGE].access
+    if not access.is_same(token, secrets.token):
+        return _refuse(request, Refusal(403, "the token is not that of this server; it may have been started again"))
+    rest = {name: value for name, value in request.query.items() if name != "token"}
+    forward = str(request.rel_url.with_query(rest))
+    answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
+    answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
+    return answer
+
+
+def _find_status(error: SweepError) -> int:
+    if isinstance(error, UnknownNameError):
+        return 404
+    return 400 if isinstance(error, InputError) else 500
+
+
+def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
+    """Say no: as the document of an error to a script, as a page to a person."""
+    if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
+        page = shells.draw_message(f"{refusal.status}", refusal.reason)
+        return web.Response(text=page, content_type="text/html", status=refusal.status)
+    content = describe_error(error or SweepError(refusal.reason))
+    return web.Response(text=as_line(content), content_type="application/json", status=refusal.status)
+
+
+def _html(text: str) -> web.Response:
+    return web.Response(text=text, content_type="text/html")
+
+
+def _json(content: object) -> web.Response:
+    return web.Response(text=as_line(content), content_type="application/json")
+
+
+# ---- pages and documents --------------------------------------------------------------------------------------------
+
+
+def _open_folder(request: web.Request, name: str) -> ResultsFolder:
+    return find_folder(request.app[PAGE].results, name)
+
+
+def _read_only(request: web.Request) -> str:
+    return "yes" if request.app[PAGE].access.read_only else ""
+
+
+async def _send_file(request: web.Request) -> web.Response:
+    name = request.match_info["file"]
+    content = shells.read_file(name)
+    if content is None:
+        raise web.HTTPNotFound
+    answer = web.Response(body=content, content_type=shells.KINDS[name.rpartition(".")[2]], charset="utf-8")
+    answer.headers["Cache-Control"] = "private, max-age=31536000, immutable"  # its address changes with it
+    return answer
+
+
+async def _show_shelf(request: web.Request) -> web.Response:
+    page = request.app[PAGE]
+    return _html(shells.draw_shell("shelf", "sweeps", results=str(page.results), read_only=_read_only(request)))
+
+
+async def _send_shelf(request: web.Request) -> web.Response:
+    shelf = request.app[PAGE].shelf
+    async with shelf.looked_at():
+        while not shelf.version:
+            await shelf.news.wait(KEEP_ALIVE_S)
+    return web.Response(text=shelf.content or "[]", content_type="application/json")
+
+
+async def _show_sweep(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    try:
+        _open_folder(request, name)
+    except UnknownNameError:
+        if name != request.app[PAGE].expected:
+            raise
+        return _html(shells.draw_message(name, "The sweep has not begun yet ...", forward=request.path, after_s=1))
+    return _html(shells.draw_shell("sweep", name, sweep=name, read_only=_read_only(request)))
+
+
+async def _send_status(request: web.Request) -> web.Response:
+    from sweep.documents.status import describe_status  # a slow import, for programs alone
+
+    folder = _open_folder(request, request.match_info["name"])
+
+    def read() -> str:
+        return as_line(describe_status(resuming.reopen(folder.path.parent, folder.name)))
+
+    return web.Response(text=await request.app[PAGE].reading.run(read), content_type="application/json")
+
+
+async def _send_report(request: web.Request) -> web.Response:
+    """Send the latest report; the first one is waited for."""
+    watch = _find_watch(request)
+    async with watch.looked_at():
+        while watch.report is None:
+            if watch.problem:
+                raise StoreError(watch.problem)
+            await watch.news.wait(KEEP_ALIVE_S)
+        content = watch.report.content
+    return web.Response(body=content, content_type="application/json")
+
+
+async def _save_report(request: web.Request) -> web.Response:
+    from sweep.render.report import page
+
+    folder = _open_folder(request, request.match_info["name"])
+    html = await request.app[PAGE].reading.run(page, [folder])
+    answer = web.Response(body=html.encode("utf-8", "backslashreplace"), content_type="text/html", charset="utf-8")
+    answer.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(folder.name, safe='')}.html"
+    return answer
+
+
+async def _send_output(request: web.Request) -> web.Response:
+    folder = _open_folder(request, request.match_info["name"])
+    return _json(await request.app[PAGE].reading.run(_read_outputs, folder))
+
+
+OUTPUT_BYTES = 20_000  # of the end of a file
+
+
+def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
+    """Return the ends of what the driver, Ray and TensorFlow have printed."""
+    found = []
+    for name in ("driver.log", folder.debug_log.name):
+        path = folder.path / name
+        with suppress(OSError), path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(size - OUTPUT_BYTES, 0))
+            found.append({"file": name, "text": printable(file.read().decode("utf-8", "replace"))})
+    return found
+
+
+async def _show_trial(request: web.Request) -> web.Response:
+    name, trial = request.match_info["name"], request.match_info["trial"]
+    _open_folder(request, name)
+    return _html(
+        shells.draw_shell("trial", f"{name} · trial {trial}", sweep=name, trial=trial, read_only=_read_only(request))
+    )
+
+
+async def _send_trial(request: web.Request) -> web.Response:
+    from sweep.render.report.page_data import as_json
+
+    watch = _find_watch(request)
+    numbers = [int(request.match_info["trial"])]
+    beside = request.query.get("beside", "")
+    if beside.isdecimal() and len(beside) < 10:
+        numbers.append(int(beside))
+    events = {number: watch.sweep.events_of(number) if watch.sweep else () for number in numbers}
+    chosen = tuple(dict.fromkeys(numbers))
+    document, data = await request.app[PAGE].reading.run(trial_facts.read_trials, watch.folder, chosen, events)
+    text = f'{{"trial":{as_line(document)},"data":{as_json(data)}}}'
+    return web.Response(text=text, content_type="application/json")
+
+
+def _list_compared(request: web.Request) -> list[ResultsFolder]:
+    names = request.query.getall("sweep", [])
+    if not 1 < len(names) <= MOST_COMPARED:
+        raise InputError.one("sweep", f"names {len(names)} sweeps, expected 2 to {MOST_COMPARED}")
+    return [*told_apart(_open_folder(request, name) for name in names).values()]
+
+
+async def _show_comparison(request: web.Request) -> web.Response:
+    names = [folder.name for folder in _list_compared(request)]
+    return _html(shells.draw_shell("compare", " · ".join(names), read_only=_read_only(request)))
+
+
+async def _send_comparison(request: web.Request) -> web.Response:
+    content = await request.app[PAGE].reading.run(make_comparison, _list_compared(request))
+    return web.Response(body=content, content_type="application/json")
+
+
+# ---- what changes, as server-sent events ----------------------------------------------------------------------------
+
+
+def _find_watch(request: web.Request) -> Watch:
+    return request.app[PAGE].watches.find(_open_folder(request, request.match_info["name"]))
+
+
+async def _open_stream(request: web.Request) -> web.StreamResponse:
+    stream = web.StreamResponse(headers={**access.HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+    await stream.prepare(request)
+    return stream
+
+
+async def _send(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
+    """Send an event; each line of ``data`` is a line of it. A browser that comes back names the last number."""
+    head = "" if number is None else f"id: {number}\n"
+    body = "".join(f"data: {line}\n" for line in data.split("\n"))
+    await stream.write(f"event: {event}\n{head}{body}\n".encode())
+
+
+async def _stream_shelf(request: web.Request) -> web.StreamResponse:
+    page = request.app[PAGE]
+    shelf = page.shelf
+    stream = await _open_stream(request)
+    sent = 0
+    with suppress(ConnectionError):
+        async with shelf.looked_at():
+            while not page.ends.is_set():
+                if shelf.version != sent:
+                    sent = shelf.version
+                    await _send(stream, "shelf", shelf.content)
+                    await _send(stream, "problem", json.dumps(shelf.problem))
+                if not await _wait(page, shelf.news.wait(KEEP_ALIVE_S)):
+                    await stream.write(b": still here\n\n")
+    return stream
+
+
+async def _wait(page: Page, news: Awaitable[bool]) -> bool:
+    """Wait for news; return False if only time has passed."""
+    waiting = asyncio.ensure_future(news)
+    ends = asyncio.ensure_future(page.ends.wait())
+    await asyncio.wait((waiting, ends), return_when=asyncio.FIRST_COMPLETED)
+    ends.cancel()
+    if not waiting.done():
+        waiting.cancel()
+        return True
+    return waiting.result()
+
+
+async def _stream_sweep(request: web.Request) -> web.StreamResponse:
+    """Send the lines of the log after ``Last-Event-ID`` (or ``after``), facts and the numbers of new reports."""
+    page, watch = request.app[PAGE], _find_watch(request)
+    after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
+    stream = await _open_stream(request)
+    reader = _StreamReader(watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None)
+    with suppress(ConnectionError):
+        async with watch.looked_at():
+            while not page.ends.is_set():
+                await reader.send_news(page.reading)
+                if not await _wait(page, watch.news.wait(KEEP_ALIVE_S)):
+                    await stream.write(b": still here\n\n")
+    return stream
+
+
+class _StreamReader:
+    """What one browser has been sent of a sweep."""
+
+    def __init__(self, watch: Watch, stream: web.StreamResponse, line: int | None) -> None:
+        self._watch, self._stream = watch, stream
+        self._line = line  # of the log; None: from the first look on
+        self._facts = 0
+        self._report: int | None = None
+        self._problem = ""
+        self._replaced: int | None = None
+
+    async def send_news(self, reading: Reading) -> None:
+        """Send what is new since the last call."""
+        watch = self._watch
+        if watch.problem != self._problem:
+            self._problem = watch.problem
+            await _send(self._stream, "problem", json.dumps(printable(self._problem)))
+        if watch.sweep is None:
+            return
+        await self._send_log(reading)
+        if watch.facts_version != self._facts:
+            self._facts = watch.facts_version
+            await _send(self._stream, "facts", watch.facts)
+        if watch.report is not None and watch.report.line != self._report:
+            self._report = watch.report.line
+            await _send(self._stream, "report", str(self._report))
+
+    async def _send_log(self, reading: Reading) -> None:
+        sweep = self._watch.sweep
+        if sweep is None:
+            return
+        lines = sweep.lines
+        is_another = self._replaced not in (None, sweep.replaced) or (self._line or 0) > lines.lines > 0
+        self._replaced = sweep.replaced
+        if is_another:
+            self._line = lines.lines
+            await _send(self._stream, "replaced", "")
+        if self._line is None:
+            self._line = lines.lines
+        if self._line >= lines.lines:
+            return
+        parts = lines.read(self._line)
+        while (part := await reading.run(next, parts, None)) is not None:
+            self._line, found = part
+            await _send(self._stream, "log", "\n".join(line.decode("ascii", "replace") for line in found), self._line)
+
+
+# ---- acts -----------------------------------------------------------------------------------------------------------
+
+
+async def _send_acts(request: web.Request) -> web.Response:
+    _open_folder(request, request.match_info["name"])
+    return _json(list(request.app[PAGE].offered.values()))
+
+
+async def _read_fields(request: web.Request) -> dict[str, str]:
+    """Return the fields of a request, all of them texts."""
+    try:
+        content = json.loads(await request.text())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+        raise InputError.one("request", "is no object of texts")
+    return {str(name): value for name, value in content.items()}
+
+
+async def _act(request: web.Request) -> web.Response:
+    """Run the command line of an act; with ``preview`` filled in, only say what it is."""
+    page = request.app[PAGE]
+    folder = _open_folder(request, request.match_info["name"])
+    given = await _read_fields(request)
+    act = acts.find_act(page.offered, request.match_info["act"])
+    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.results)
+    if given.get("preview"):
+        return _json({"command": acts.show_command(arguments)})
+    return _json(page.jobs.start(arguments).look())
+
+
+async def _send_job(request: web.Request) -> web.Response:
+    job = request.app[PAGE].jobs.find(int(request.match_info["job"]))
+    if job is None:
+        raise web.HTTPNotFound
+    return _json(job.look())
+
+
+# ---- a new sweep ----------------------------------------------------------------------------------------------------
+
+
+async def _show_draft(request: web.Request) -> web.Response:
+    page = request.app[PAGE]
+    text, file = drafts.TEMPLATE, drafts.FILE
+    source = request.query.get("from")
+    if source is not None:
+        folder = _open_folder(request, source)
+        name = free_name(page.results, folder.name)
+        text, file = drafts.copy_file(folder, name), f"{name}.yaml"
+    return _html(
+        shells.draw_shell("draft", "new sweep", text=text, file=file, folder=page.folder, read_only=_read_only(request))
+    )
+
+
+async def _check_draft(request: web.Request) -> web.Response:
+    given = await _read_fields(request)
+    found = await request.app[PAGE].reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
+    return _json(found)
+
+
+async def _plan_draft(request: web.Request) -> web.Response:
+    """Price a draft that may not have been saved: `plan` reads it from its standard input."""
+    page, given = request.app[PAGE], await _read_fields(request)
+    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    shown = ["plan", given.get("file", "") or drafts.FILE, *more]
+    job = page.jobs.start(["plan", "/dev/stdin", *more], given.get("text", ""), shown)
+    return _json(job.look())
+
+
+async def _run_draft(request: web.Request) -> web.Response:
+    page, given = request.app[PAGE], await _read_fields(request)
+    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    arguments = ["run", given.get("file", ""), *more, "--detach"]
+    if given.get("preview"):
+        return _json({"command": acts.show_command(arguments)})
+    drafts.save_draft(page.folder, given.get("file", ""), given.get("text", ""), replace=bool(given.get("replace")))
+    return _json(page.jobs.start(arguments).look())
+
+
+# ---- the process ----------------------------------------------------------------------------------------------------
+
+
+def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
+    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
+    asyncio.run(_serve(page, listening, beside))
+
+
+async def _serve(page: Page, listening: socket.socket, beside: int | None) -> None:
+    runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        seen = time.monotonic()
+        while beside is None or time.monotonic() - seen < LINGER_S:
+            await asyncio.sleep(SETTLED_S)
+            if page.browsers or (beside is not None and _is_alive(beside)):
+                seen = time.monotonic()
+    finally:
+        await runner.cleanup()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

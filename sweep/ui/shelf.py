@@ -1,0 +1,116 @@
+"""The sweeps of a results folder as a list; what has not changed is not read again."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.analysis.verdict import SweepSummary, summarize_sweep
+from sweep.errors import InputError, StoreError, SweepError
+from sweep.render import as_plain
+from sweep.runner import resuming
+from sweep.store.folder import ResultsFolder, folders
+
+REST = 5  # least pause before a running sweep is summarized again, as a multiple of what it took
+QUESTION = 200  # characters
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShelfRow:
+    """A sweep of the list, besides its entry in ``list --json``."""
+
+    total: int | None = None  # trials; null if it is not fixed
+    question: str = ""  # the first comment line of its file
+    written: float | None = None  # when its log was last written
+    left_s: float | None = None
+    share: float | None = None
+    file: str = ""  # name of its sweep file in the folder
+
+
+@dataclass(slots=True)
+class _Known:
+    stamp: tuple[object, ...]
+    row: dict[str, Any]
+    again: float = 0.0  # earliest time of the next summary, by the monotonic clock
+
+
+class Shelf:
+    """The list of the sweeps in a folder."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self._known: dict[str, _Known] = {}
+        self._fixed: dict[str, ShelfRow] = {}
+
+    def list_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each sweep, the latest first. Raises `StoreError` if the folder cannot be read."""
+        found = folders(self.results)
+        rows = [self._row(folder) for folder in found]
+        for name in self._known.keys() - {folder.name for folder in found}:
+            del self._known[name]
+        return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
+
+    def _row(self, folder: ResultsFolder) -> dict[str, Any]:
+        stamp = _stamp(folder)
+        known = self._known.get(folder.name)
+        now = time.monotonic()
+        if known is not None and (known.stamp == stamp or now < known.again):
+            return known.row
+        row = _make_row(folder)
+        took_s = time.monotonic() - now
+        self._known[folder.name] = _Known(stamp, row, time.monotonic() + REST * took_s)
+        return row
+
+
+def _stamp(folder: ResultsFolder) -> tuple[object, ...]:
+    """Return what changes when a sweep does."""
+    try:
+        log = folder.log.stat()
+        return folder.is_running(), log.st_size, log.st_mtime_ns
+    except OSError:
+        return folder.is_running(), folder.info.exists()
+
+
+def _make_row(folder: ResultsFolder) -> dict[str, Any]:
+    try:
+        summary = summarize_sweep(folder)
+    except SweepError as error:
+        summary = SweepSummary(
+            name=folder.name, path=folder.place, state="damaged", trials={}, reason=str(error).partition("\n")[0]
+        )
+    more = ShelfRow() if summary.state == "damaged" else _describe_file(folder, summary)
+    row = as_plain(summary)
+    if not isinstance(row, dict):
+        raise TypeError(f"{row!r} is no object")
+    return row | {"version": 1} | _plain_fields(more)
+
+
+def _plain_fields(row: ShelfRow) -> dict[str, Any]:
+    found = as_plain(row)
+    return found if isinstance(found, dict) else {}
+
+
+def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
+    total = None
+    try:
+        spec = resuming.reopen(folder.path.parent, folder.name).spec
+        if spec.all_trials is not None:
+            total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
+    except (InputError, StoreError):  # made by hand or by another version: its results can be listed all the same
+        pass
+    written = folder.log.stat().st_mtime if folder.log.exists() else None
+    ended = sum(count for status, count in summary.trials.items() if status not in ("running", "interrupted"))
+    share = min(ended / total, 1.0) if total else None
+    return ShelfRow(total=total, question=read_question(folder), written=written, share=share)
+
+
+def read_question(folder: ResultsFolder) -> str:
+    """Return the first comment line of a sweep's file; "" if it has none."""
+    try:
+        with folder.spec.open(encoding="utf-8", errors="replace") as file:
+            first = file.readline(QUESTION)
+    except OSError:
+        return ""
+    return first.lstrip("\ufeff# ").strip() if first.lstrip("\ufeff").startswith("#") else ""

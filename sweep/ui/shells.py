@@ -1,0 +1,73 @@
+"""The pages as they are sent first: a frame of HTML, which the scripts fill. Everything in it is escaped."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+import jinja2
+
+from sweep.render import report
+
+OWN_SCRIPTS = ("elements.js", "connection.js", "acts.js")
+PAGES: Mapping[str, Sequence[str]] = {
+    "shelf": (*OWN_SCRIPTS, "shelf.js"),
+    "sweep": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "sweep.js"),
+    "compare": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "compare.js"),
+    "trial": (*report.SCRIPTS, *OWN_SCRIPTS, "trial.js"),
+    "draft": (*OWN_SCRIPTS, "draft.js"),
+}
+"""The scripts of each page, in their order."""
+STYLES = ("report.css", "ui.css")
+KINDS = {"js": "text/javascript", "css": "text/css"}
+
+
+@cache
+def read_file(name: str) -> bytes | None:
+    """Return a script or a style sheet of the pages; None if it is none of them."""
+    known = {*STYLES, *(script for scripts in PAGES.values() for script in scripts)}
+    if name not in known:
+        return None
+    if name in report.SCRIPTS or name == "report.css":
+        return report.read_asset(name).encode()
+    return resources.files("sweep.ui.page").joinpath(name).read_bytes()
+
+
+@cache
+def _address_file(name: str) -> str:
+    """Return the address of a file, which changes when the file does."""
+    digest = hashlib.sha256(read_file(name) or b"").hexdigest()[:12]
+    return f"/-/files/{name}?v={digest}"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("sweep.ui", "page"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def draw_shell(page: str, title: str, **values: object) -> str:
+    """Return the frame of a page; ``values`` are attributes of its body that the scripts read."""
+    return (
+        _environment()
+        .get_template(f"{page}.html.jinja")
+        .render(
+            title=title,
+            scripts=[_address_file(name) for name in PAGES[page]],
+            styles=[_address_file(name) for name in STYLES],
+            values=values,
+        )
+    )
+
+
+def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0) -> str:
+    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while."""
+    template = _environment().get_template("message.html.jinja")
+    return template.render(title=title, text=text, forward=forward, after_s=after_s)

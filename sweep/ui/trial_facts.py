@@ -1,0 +1,159 @@
+"""All that is known of one trial, and of a second one beside it, from the tables of its sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sweep.analysis import make_sweep
+from sweep.analysis.report_data import Curves, curves_of
+from sweep.analysis.sweep_rows import Sweep, Trial
+from sweep.events import Value
+from sweep.store.folder import ResultsFolder
+from sweep.ui.acts import show_command
+from sweep.ui.facts import EventFacts
+
+if TYPE_CHECKING:
+    from sweep.store.tables import Tables
+
+POINTS = 40_000  # of the curves of both trials together
+ELSEWHERE = (
+    *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
+    *("objective", "epochs", "duration_s", "train_s", "overhead_s", "data_reads"),
+)
+"""Columns that have a place of their own on the page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePart:
+    """A part of the time of a trial."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFacts:
+    """One trial, as the table of trials has it."""
+
+    trial: int
+    status: str
+    reason: str
+    error: str  # traceback; "" without one
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float]  # as last reported
+    best: Mapping[str, float]
+    tested: Mapping[str, float]
+    epochs: int
+    times: tuple[TimePart, ...]
+    duration_s: float | None
+    facts: Mapping[str, Value]  # the other columns: seed, node, devices, precision ...
+    checkpoint: str | None
+    retrain: str  # the command line that trains it again
+    export: str  # the command line that exports its model
+    events: tuple[EventFacts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialDocument:
+    """A trial, and others beside it."""
+
+    version: Literal[1] = 1
+    sweep: str
+    known: int  # number of trials of the sweep
+    trials: tuple[TrialFacts, ...]
+
+
+def read_trials(
+    folder: ResultsFolder, numbers: tuple[int, ...], events: Mapping[int, tuple[EventFacts, ...]]
+) -> tuple[TrialDocument, dict[str, object]]:
+    """Return these trials of a sweep, and the document from which the report's scripts draw their curves.
+
+    ``events`` are those of the trials, as far as they have been read. Raises `UnknownNameError` if there is no such
+    trial, and `StoreError` if the sweep is damaged.
+    """
+    from sweep.render.report.page_data import trials_document
+    from sweep.store import reading
+
+    tables = reading.read_tables(folder)
+    sweep = make_sweep(folder, tables)
+    by_number = {trial.trial: at for at, trial in enumerate(sweep.trials)}
+    for number in numbers:
+        if number not in by_number:
+            raise folder.no_trial(number, by_number.keys())
+    found = []
+    for number in numbers:
+        row = by_number[number]
+        found.append(_describe_trial(folder, sweep.trials[row], _read_row(tables, row), events.get(number, ())))
+    chosen = tuple(sweep.trials[by_number[number]] for number in numbers)
+    shown = dataclasses.replace(sweep, trials=chosen)
+    document = TrialDocument(sweep=folder.name, known=len(sweep.trials), trials=tuple(found))
+    return document, trials_document(shown, _read_curves(tables, shown))
+
+
+def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
+    objectives = [name for name, _ in sweep.objectives]
+    return curves_of(tables.metrics, [trial.trial for trial in sweep.trials], objectives, POINTS)
+
+
+def _read_row(tables: Tables, row: int) -> dict[str, Value]:
+    """Return the columns of a trial that have a value."""
+    from sweep.store import reading
+
+    one = tables.trials.slice(row, 1)
+    columns = reading.read_columns(one, one.column_names)
+    return {name: values[0] for name, values in columns.items() if values[0] is not None}  # type: ignore[misc]  # values of tables
+
+
+def _describe_trial(
+    folder: ResultsFolder, trial: Trial, row: Mapping[str, Value], events: tuple[EventFacts, ...]
+) -> TrialFacts:
+    words = ["--trial", str(trial.trial)]
+    return TrialFacts(
+        trial=trial.trial,
+        status=trial.status.value,
+        reason=trial.status_reason,
+        error=str(row.get("error") or ""),
+        params=trial.params,
+        metrics=trial.metrics,
+        best=trial.best,
+        tested=trial.tested,
+        epochs=trial.epochs,
+        times=_list_times(row),
+        duration_s=trial.duration_s,
+        facts={name: _plain(value) for name, value in row.items() if _is_fact(name)},
+        checkpoint=None if trial.checkpoint is None else str(folder.path / trial.checkpoint),
+        retrain=show_command(["retrain", folder.called, *words]),
+        export=show_command(["best", folder.called, *words, "--export", "DIR"]),
+        events=events,
+    )
+
+
+def _is_fact(name: str) -> bool:
+    prefixes = ("param.", "metric.", "best.", "test.", "overhead.")
+    return name not in ELSEWHERE and not name.startswith(prefixes)
+
+
+def _plain(value: Value) -> Value:
+    """Return a value as JSON has it, times and the like as text."""
+    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+
+
+def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
+    """Return the parts of a trial's time, training first and then the longest."""
+    parts = []
+    measured = 0.0
+    for name, value in row.items():
+        if name.startswith("overhead.") and isinstance(value, float) and value > 0:
+            parts.append(TimePart(name=name.removeprefix("overhead.").removesuffix("_s"), seconds=value))
+            measured += value
+    overhead = row.get("overhead_s")
+    if isinstance(overhead, float) and overhead - measured > 0.001:
+        parts.append(TimePart(name="wait", seconds=overhead - measured))
+    parts.sort(key=lambda part: -part.seconds)
+    train = row.get("train_s")
+    if isinstance(train, float) and train > 0:
+        parts.insert(0, TimePart(name="training", seconds=train))
+    return tuple(parts)

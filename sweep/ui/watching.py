@@ -1,0 +1,266 @@
+"""Keeps what browsers look at up to date, and wakes those who wait for news. Without a browser, nothing is read.
+
+All reading is done by threads, so that the server answers meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sweep.errors import SweepError
+from sweep.events import convert_to_json_types
+from sweep.render import as_plain
+from sweep.store.folder import ResultsFolder
+from sweep.ui.following import FollowedSweep
+from sweep.ui.shelf import Shelf
+
+LOOK_S = 0.5  # between looks at the log of a running sweep
+IDLE_LOOK_S = 2.0  # of one that does not run, and of the list
+AFAR_LOOK_S = 5.0  # of one in an object store that does not run on this machine
+TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
+FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
+REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
+SETTLE_S = 1.0  # least pause between two reports
+SMALL_BYTES = 4_000_000  # a log up to this size is read before the first report, a larger one after it
+
+Made = TypeVar("Made")
+
+
+def as_line(value: object) -> str:
+    """Return a record as JSON in one line; NaN and infinities become texts, as in all documents."""
+    return json.dumps(convert_to_json_types(as_plain(value)), separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """A report on a running sweep as JSON, and the number of the log's lines that it was made from."""
+
+    line: int
+    content: bytes
+    cost_s: float  # CPU time
+
+
+class News:
+    """Wakes all who wait for a change."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def tell(self) -> None:
+        """Wake those who wait now."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Return whether there was a change before the time was over."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Reading:
+    """The threads that read."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="sweep ui")
+
+    async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
+        """Return the result of a function that a thread calls."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Call a function in a thread, whose end nobody waits for."""
+        self._threads.submit(work)
+
+    def close(self) -> None:
+        """End without waiting for what is being read."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Watch:
+    """A sweep that at least one browser looks at."""
+
+    def __init__(self, folder: ResultsFolder, reading: Reading) -> None:
+        self.folder = folder
+        self.news = News()
+        self.sweep: FollowedSweep | None = None
+        self.facts = ""  # as JSON; "" before the first look
+        self.facts_version = 0
+        self.problem = ""  # why the sweep cannot be read
+        self.report: LiveReport | None = None
+        self.browsers = 0
+        self._reading = reading
+        self._left = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+        self._report_task: asyncio.Task[None] | None = None
+        self._report_due = 0.0
+        self._told = 0.0
+
+    @property
+    def is_forgotten(self) -> bool:
+        """True if nobody has looked at it for a while."""
+        return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
+
+    @asynccontextmanager
+    async def looked_at(self) -> AsyncIterator[None]:
+        """Keep the sweep up to date inside the block."""
+        self.browsers += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            self.browsers -= 1
+            self._left = time.monotonic()
+
+    async def _follow(self) -> None:
+        while self.browsers:
+            pause_s = IDLE_LOOK_S
+            try:
+                pause_s = await self._look()
+            except SweepError as error:
+                self._fail(str(error))
+            await asyncio.sleep(pause_s)
+
+    def _fail(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            self.news.tell()
+
+    async def _look(self) -> float:
+        """Read on once; return the seconds until the next look."""
+        if self.sweep is None:
+            self.sweep = await self._reading.run(FollowedSweep, self.folder)
+        sweep = self.sweep
+        changed = await self._reading.run(sweep.look)
+        now = time.monotonic()
+        is_due = sweep.running and now - self._told > TICK_S
+        if changed or not self.facts or is_due:
+            self._told = now
+            self.facts = as_line(await self._reading.run(sweep.describe))
+            self.facts_version += 1
+            self.problem = ""
+            self.news.tell()
+        self._renew_report()
+        if sweep.behind:
+            return 0.01
+        if sweep.running:
+            return LOOK_S
+        return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
+
+    def _renew_report(self) -> None:
+        """Start to make a new report if the log has grown since the last one and enough time has passed."""
+        sweep = self.sweep
+        if sweep is None or (self._report_task is not None and not self._report_task.done()):
+            return
+        if sweep.behind and sweep.lines.end < SMALL_BYTES:
+            return
+        is_outdated = self.report is None or self.report.line != sweep.lines.lines
+        if is_outdated and time.monotonic() >= self._report_due:
+            self._report_task = asyncio.create_task(self._make_report())
+
+    async def _make_report(self) -> None:
+        cost_s = 0.0
+        try:
+            self.report = await self._reading.run(make_report, self.folder, self.sweep)
+            cost_s = self.report.cost_s
+        except SweepError as error:
+            self._fail(str(error))
+        self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
+        self.news.tell()
+
+
+def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
+    """Return the report on a sweep as it is now. Raises `StoreError`."""
+    from sweep.render import report  # the first time, it takes seconds
+
+    began = time.thread_time()
+    found = report.sections([folder])
+    line = 0
+    if sweep is not None and folder.log.exists():
+        line = sweep.lines.find_line(found.log_bytes)
+    return LiveReport(line, encode_report(line, found), time.thread_time() - began)
+
+
+def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
+    """Return the report on several sweeps as JSON. Raises `InputError` if their objectives differ, and `StoreError`."""
+    from sweep.render import report
+
+    return encode_report(0, report.sections(folders))
+
+
+def encode_report(line: int, found: Any) -> bytes:
+    """Return a report as JSON."""
+    from sweep.render.report.page_data import as_json
+
+    return as_json({"line": line, "html": found.html, "data": found.data}).encode("ascii")
+
+
+class ShelfWatch:
+    """The list of sweeps, while at least one browser shows it."""
+
+    def __init__(self, results: Path, reading: Reading) -> None:
+        self.news = News()
+        self.content = ""
+        self.problem = ""
+        self.version = 0
+        self.browsers = 0
+        self._shelf = Shelf(results)
+        self._reading = reading
+        self._task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def looked_at(self) -> AsyncIterator[None]:
+        """Keep the list up to date inside the block."""
+        self.browsers += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            self.browsers -= 1
+
+    async def _follow(self) -> None:
+        while self.browsers:
+            began = time.monotonic()
+            try:
+                content = as_line(await self._reading.run(self._shelf.list_rows))
+                problem = ""
+            except SweepError as error:
+                content, problem = self.content, str(error)
+            if (content, problem) != (self.content, self.problem) or not self.version:
+                self.content, self.problem = content, problem
+                self.version += 1
+                self.news.tell()
+            await asyncio.sleep(max(IDLE_LOOK_S, REST * (time.monotonic() - began)))
+
+
+class Watches:
+    """The sweeps that browsers look at, by name."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._watches: dict[str, Watch] = {}
+
+    def find(self, folder: ResultsFolder) -> Watch:
+        """Return the watch on a sweep; those that nobody has looked at for a while are forgotten."""
+        for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
+            del self._watches[name]
+        if folder.name not in self._watches:
+            self._watches[folder.name] = Watch(folder, self._reading)
+        return self._watches[folder.name]
+
+    @property
+    def browsers(self) -> int:
+        """The number of pages that show a sweep now."""
+        return sum(watch.browsers for watch in self._watches.values())

@@ -1,0 +1,130 @@
+"""A sweep that is followed: its lines, its facts, and what happens to its log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+
+from sweep.events import SessionEnded, Status
+from sweep.ui import following
+from sweep.ui.facts import LiveFacts
+from sweep.ui.following import FollowedSweep, LineIndex
+from sweep.ui.shelf import Shelf
+
+T = 1_700_000_000.0
+
+
+def read_all(sweep: FollowedSweep) -> LiveFacts:
+    while sweep.look():
+        pass
+    return sweep.describe()
+
+
+def test_lines_are_found_from_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "BLOCK_BYTES", 64)
+    path = tmp_path / "log"
+    index = LineIndex(path)
+    index.count_on()
+    assert index.lines == 0
+    lines: list[bytes] = []
+    for size in (1, 7, 40, 3):
+        lines += [b"%d " % number * (number % 9 + 1) for number in range(len(lines), len(lines) + size)]
+        path.write_bytes(b"".join(line + b"\n" for line in lines) + b"torn")
+        index.count_on()
+        assert (index.lines, index.end) == (len(lines), path.stat().st_size - 4)
+        for after in range(len(lines) + 1):
+            parts = list(index.read(after))
+            assert [line for _, found in parts for line in found] == lines[after:]
+            assert not parts or parts[-1][0] == len(lines)
+            assert index.find_line(sum(len(line) + 1 for line in lines[:after])) == after
+
+
+def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    with driving(folder) as driver:
+        driver.write(start(8, T), epoch(8, 1, T + 1), epoch(8, 2, T + 2))
+        sweep = FollowedSweep(folder)
+        facts = read_all(sweep)
+        assert (facts.state, facts.read, facts.done, facts.total) == ("running", 1.0, 8, 12)
+        assert facts.counts == {"running": 1, "completed": 5, "pruned": 2, "failed": 1}
+        assert [(one.trial, one.epoch, one.of, len(one.curve)) for one in facts.workers] == [(8, 2, 6, 2)]
+        assert [(one.epoch, one.reached, one.pruned) for one in facts.rungs] == [(2, 8, 2)]
+        assert [(one.kind, one.count, one.trial) for one in facts.failures] == [("ValueError", 1, 3)]
+        assert facts.best is not None
+        assert facts.best.trials == (1,)
+        assert facts.line == folder.log.read_text().count("\n")
+        assert facts.events[0].text.startswith("trial 8 started: learning_rate=")
+        assert facts.events[-1].text == "the sweep began"
+        assert [one.text for one in sweep.events_of(3)][1] == "trial 3 is failed: ValueError: no such layer"
+        driver.write(end(8, Status.INTERRUPTED, T + 3, reason="interrupted"))
+        assert read_all(sweep).counts["interrupted"] == 1
+    facts = read_all(sweep)
+    assert (facts.state, facts.workers, facts.left_s) == ("killed", (), None)
+
+
+def test_a_sweep_that_ended_says_why(tmp_path: Path) -> None:
+    facts = read_all(FollowedSweep(make_sweep(tmp_path, "one", finished(T))))
+    assert (facts.state, facts.reason, facts.share) == ("ended", "finished", 1.0)
+
+
+def test_trials_that_wait_are_listed_at_their_rung(tmp_path: Path) -> None:
+    text = FILE.replace("{type: asha, min_iter: 2, eta: 3}", "{type: asha_promotion, min_iter: 2, eta: 3}")
+    waiting = [begin(T), start(0, T), epoch(0, 1, T), epoch(0, 2, T)]
+    folder = make_sweep(tmp_path, "one", waiting, text)
+    with driving(folder) as driver:
+        ended = end(0, Status.INTERRUPTED, T + 1, reason="pauses: at rung 2")
+        driver.write(type(ended)(**{**_fields(ended), "waits": True}))
+        facts = read_all(FollowedSweep(folder))
+    (rung,) = [one for one in facts.rungs if one.epoch == 2]
+    assert (rung.waiting, rung.trials) == (1, (0,))
+    assert facts.counts == {"paused": 1}
+
+
+def _fields(event: object) -> dict[str, object]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}  # type: ignore[attr-defined]  # a record
+
+
+def test_a_log_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    sweep = FollowedSweep(folder)
+    assert read_all(sweep).done == 8
+    folder.log.unlink()
+    with driving(folder) as driver:
+        driver.write(begin(T), *trial(0, T + 5))
+        assert read_all(sweep).done == 1
+    assert sweep.replaced == 1
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    folder.write_info(folder.read_info().changed(spec={}))
+    facts = read_all(FollowedSweep(folder))
+    assert "lacks spec" in facts.note
+    assert (facts.metric, facts.done, facts.total) == ("val_accuracy", 8, None)
+
+
+def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    assert Shelf(results).list_rows() == []
+    shelf = Shelf(results)
+    make_sweep(results, "old", finished(T))
+    folder = make_sweep(results, "new", some_trials(T + 9))
+    (results / "broken").mkdir()
+    (results / "broken" / "log.jsonl").write_text("nonsense\n{}\n")
+    rows = {row["name"]: row for row in shelf.list_rows()}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "new": "unfinished",
+        "old": "finished",
+        "broken": "damaged",
+    }
+    assert rows["old"]["question"] == "Which learning rate and width suit the small net?"
+    assert (rows["new"]["total"], rows["new"]["share"], rows["new"]["metric"]) == (12, 8 / 12, "val_accuracy")
+    json.dumps(rows)
+    assert shelf.list_rows()[0] is not None
+    with driving(folder) as driver:
+        driver.write(*trial(8, T + 20), SessionEnded(time=T + 21, reason="finished"))
+        first, *_ = Shelf(results).list_rows()
+        assert (first["name"], first["state"]) == ("new", "running")

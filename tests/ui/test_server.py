@@ -1,0 +1,441 @@
+"""The server: who gets in, what is refused, what is streamed, and that an act is exactly its command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import ClientResponse, CookieJar
+from aiohttp.test_utils import TestClient, TestServer
+from living import SCRIPT, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+from yarl import URL
+
+from sweep.events import SessionEnded, Status
+from sweep.ui import acts, server
+from sweep.ui.access import MAX_BODY_BYTES, Access
+
+ACCESS = Access(token="the-token", cookie="the-cookie")
+COMMANDS = {act.command: frozenset({group[0] for one in acts.ACTS for group in one.options}) for act in acts.ACTS}
+Client = TestClient[Any, Any]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    now = time.time()
+    make_sweep(tmp_path / "results", "one", some_trials(now))
+    make_sweep(tmp_path / "results", "two", finished(now))
+    (tmp_path / "secret").write_text("hidden")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "sweep.json").write_text("{}")
+    return tmp_path
+
+
+def visit(work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, read_only: bool = False) -> None:
+    """Run ``work`` with a client of a server for the project in the current folder."""
+
+    async def run() -> None:
+        secrets = Access(read_only=read_only, token=ACCESS.token, cookie=ACCESS.cookie)
+        page = server.Page(Path("results"), secrets, COMMANDS)
+        async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
+            if let_in:
+                assert (await client.get("/?token=the-token")).status == 200
+            await work(client)
+
+    asyncio.run(run())
+
+
+def origin(client: Client) -> str:
+    return f"http://{client.host}:{client.port}"
+
+
+async def post(client: Client, path: str, content: object, **headers: str) -> ClientResponse:
+    return await client.post(path, json=content, headers={"Origin": origin(client), **headers})
+
+
+async def read(client: Client, path: str) -> Any:
+    answer = await client.get(path)
+    assert answer.status == 200, await answer.text()
+    return await answer.json()
+
+
+def test_the_token_is_exchanged_for_a_cookie(project: Path) -> None:
+    async def work(client: Client) -> None:
+        assert (await client.get("/")).status == 403
+        answer = await client.get("/one?token=the-token&beside=2")
+        assert 'content="0;url=/one?beside=2"' in await answer.text()
+        cookie = answer.headers["Set-Cookie"]
+        assert cookie == f"sweep_ui_{client.port}=the-cookie; HttpOnly; Path=/; SameSite=Strict"
+        page = await client.get("/")
+        assert page.status == 200
+        assert page.headers["Content-Security-Policy"].startswith(
+            "default-src 'none'; script-src 'self'; style-src 'self'"
+        )
+        assert "unsafe" not in page.headers["Content-Security-Policy"]
+        for header, value in (
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ):
+            assert page.headers[header] == value
+
+    visit(work, let_in=False)
+
+
+HOSTILE: dict[str, tuple[str, str, dict[str, str], object, int]] = {
+    # name: method, path, headers, content, status
+    "another host": ("GET", "/", {"Host": "evil.example"}, None, 403),
+    "a host that begins like ours": ("GET", "/one", {"Host": "127.0.0.1.evil.example"}, None, 403),
+    "another host and the token": ("GET", "/?token=the-token", {"Host": "evil.example"}, None, 403),
+    "no cookie": ("GET", "/one/-/status.json", {"Cookie": ""}, None, 403),
+    "another cookie": ("GET", "/", {"Cookie": "sweep_ui_PORT=guessed"}, None, 403),
+    "a wrong token": ("GET", "/?token=guessed", {}, None, 403),
+    "an act from another page": ("POST", "/one/-/acts/resume", {"Origin": "http://evil.example"}, {}, 403),
+    "an act without an origin": ("POST", "/one/-/acts/resume", {"Origin": ""}, {}, 403),
+    "an act without a cookie": ("POST", "/one/-/acts/resume", {"Cookie": ""}, {}, 403),
+    "an act as a form": ("POST", "/one/-/acts/resume", {"Content-Type": "text/plain"}, {}, 415),
+    "an act by GET": ("GET", "/one/-/acts/resume", {}, None, 405),
+    "an act by PUT": ("PUT", "/one/-/acts/resume", {}, {}, 405),
+    "a path that climbs": ("GET", "/../outside", {}, None, 404),
+    "an encoded path that climbs": ("GET", "/..%2Foutside", {}, None, 404),
+    "a path that climbs to a file": ("GET", "/%2e%2e%2fsecret/-/report.html", {}, None, 404),
+    "an absolute path": ("GET", "/%2Fetc%2Fpasswd", {}, None, 404),
+    "a backslash": ("GET", "/..%5Coutside", {}, None, 404),
+    "a zero byte": ("GET", "/one%00", {}, None, 404),
+    "a file that climbs": ("GET", "/-/files/..%2F..%2Fserver.py", {}, None, 404),
+    "a file that is none of the page's": ("GET", "/-/files/base.html.jinja", {}, None, 404),
+    "a comparison that climbs": ("GET", "/-/compare.json?sweep=one&sweep=../outside", {}, None, 404),
+    "a draft from outside": ("GET", "/-/new?from=..%2Foutside", {}, None, 404),
+    "a script as a name": ("GET", f"/{quote(SCRIPT, safe='')}", {}, None, 404),
+    "an unknown act": ("POST", "/one/-/acts/rm", {}, {}, 404),
+    "an act on a sweep outside": ("POST", "/..%2Foutside/-/acts/stop", {}, {}, 404),
+    "fields that are no texts": ("POST", "/one/-/acts/resume", {}, {"a": ["b"]}, 400),
+    "no object": ("POST", "/one/-/acts/resume", {}, ["a"], 400),
+    "a draft that climbs": ("POST", "/-/new/run", {}, {"file": "../a.yaml", "text": "a"}, 400),
+    "a trial that is none": ("GET", "/one/999.json", {}, None, 404),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_requests_are_refused(project: Path, name: str) -> None:
+    method, path, headers, content, status = HOSTILE[name]
+
+    async def work(client: Client) -> None:
+        given = {key: value.replace("PORT", str(client.port)) for key, value in headers.items()}
+        if method == "POST":
+            given = {"Origin": origin(client), "Content-Type": "application/json", **given}
+        if "Cookie" in given:
+            client.session.cookie_jar.clear()
+        body = None if content is None else json.dumps(content)
+        target = URL(f"{origin(client)}{path}", encoded=True)
+        answer = await client.session.request(method, target, headers=given, data=body)
+        text = await answer.text()
+        assert answer.status == status, text
+        assert "<script>" not in text
+        assert "hidden" not in text
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+    visit(work)
+    assert not list(project.glob("*.yaml"))
+    assert (project / "results" / "one" / "log.jsonl").read_text().count("session_started") == 1
+
+
+def test_a_body_of_100_megabytes_is_refused(project: Path) -> None:
+    async def work(client: Client) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+        head = f"POST /-/new/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {10**8}\r\n\r\n"
+        writer.write(head.encode())
+        assert b"413" in await reader.readline()
+        writer.close()
+
+        async def body() -> Any:
+            for _ in range(5):
+                yield b"x" * (MAX_BODY_BYTES // 4)
+
+        headers = {"Origin": origin(client), "Content-Type": "application/json"}
+        answer = await client.post("/-/new/check", data=body(), headers=headers)  # in chunks, of no announced size
+        assert answer.status == 413
+
+    visit(work)
+
+
+def test_read_only_shows_all_and_does_nothing(project: Path) -> None:
+    async def work(client: Client) -> None:
+        assert await read(client, "/one/-/acts.json") == []
+        for path in ("/one/-/acts/resume", "/-/new/run", "/-/new/plan"):
+            assert (await post(client, path, {})).status == 403
+        assert (await post(client, "/-/new/check", {"text": "", "file": "a.yaml"})).status == 200
+        assert 'data-read-only="yes"' in await (await client.get("/one")).text()
+
+    visit(work, read_only=True)
+
+
+def test_names_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = '"><script>alert(1)<'
+    make_sweep(tmp_path / "results", "plain", finished(time.time()))
+    (tmp_path / "results" / "plain").rename(tmp_path / "results" / name)
+
+    async def work(client: Client) -> None:
+        answer = await client.get(f"/{name.replace('%', '%25').replace('<', '%3C').replace('>', '%3E')}")
+        text = await answer.text()
+        assert answer.status == 200
+        assert "<script>" not in text
+        assert "&#34;&gt;&lt;script&gt;alert(1)&lt;" in text
+
+    visit(work)
+
+
+def test_documents_are_those_of_the_commands(project: Path) -> None:
+    import jsonschema
+
+    from sweep.documents import schemas
+
+    async def work(client: Client) -> None:
+        status = await read(client, "/one/-/status.json")
+        jsonschema.validate(status, schemas.find_schema("status"))
+        shelf = await read(client, "/-/shelf.json")
+        jsonschema.validate(shelf, schemas.find_schema("list"))
+        assert [row["name"] for row in shelf] == ["two", "one"]
+        answer = await client.get("/nowhere/-/status.json")
+        jsonschema.validate(await answer.json(), schemas.find_schema("error"))
+
+    visit(work)
+
+
+def test_the_report_and_the_file(project: Path) -> None:
+    async def work(client: Client) -> None:
+        content = await read(client, "/one/-/report.json")
+        assert content["line"] == (project / "results" / "one" / "log.jsonl").read_text().count("\n")
+        assert content["data"]["trials"]["trial"] == list(range(8))
+        assert "The best was learning_rate=" in content["html"]
+        answer = await client.get("/one/-/report.html")
+        assert answer.headers["Content-Disposition"] == "attachment; filename*=UTF-8''one.html"
+        assert "script-src &#39;sha256-" in await answer.text()
+        compared = await read(client, "/-/compare.json?sweep=one&sweep=two")
+        assert [one["name"] for one in compared["data"]["sweeps"]] == ["one", "two"]
+
+    visit(work)
+
+
+def test_a_trial_and_another_beside_it(project: Path) -> None:
+    async def work(client: Client) -> None:
+        content = await read(client, "/one/3.json?beside=1")
+        failed, other = content["trial"]["trials"]
+        assert (failed["trial"], failed["status"], failed["params"]["units"]) == (3, "failed", 8)
+        assert failed["error"].endswith(SCRIPT)
+        assert failed["retrain"] == "python -m sweep retrain one --trial 3"
+        assert other["metrics"].keys() == {"val_accuracy", "val_loss", "loss"}
+        assert [part["name"] for part in other["times"]] == ["training", "compile", "wait"]
+        assert [one["name"] for one in content["data"]["curves"]["metrics"]] == ["val_accuracy", "val_loss", "loss"]
+
+    visit(work)
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Server-sent events, read one by one."""
+
+    def __init__(self, answer: ClientResponse) -> None:
+        self._answer = answer
+
+    async def next(self, kind: str) -> tuple[str, str]:
+        """The number and the data of the next event of a kind; others are passed over."""
+        event, number, data = "", "", []
+        while True:
+            line = (await asyncio.wait_for(self._answer.content.readline(), 20)).decode().rstrip("\n")
+            name, _, value = line.partition(": ")
+            if name == "event":
+                event, number, data = value, "", []
+            elif name == "id":
+                number = value
+            elif name == "data":
+                data.append(value)
+            elif not line and event == kind:
+                return number, "\n".join(data)
+
+
+def test_what_is_new_is_streamed_and_a_stream_goes_on_where_it_broke_off(project: Path) -> None:
+    async def work(client: Client) -> None:
+        from sweep.store.folder import ResultsFolder
+
+        folder = ResultsFolder(project / "results" / "one")
+        before = folder.log.read_text().count("\n")
+        with driving(folder) as driver:
+            first = Stream(await client.get("/one/-/events"))
+            second = Stream(await client.get(f"/one/-/events?after={before - 1}"))
+            facts = json.loads((await first.next("facts"))[1])
+            assert (facts["state"], facts["done"]) == ("running", 8)
+            number, lines = await second.next("log")
+            assert (number, len(lines.splitlines())) == (str(before), 1)
+            now = time.time()
+            driver.write(start(8, now), epoch(8, 1, now))
+            for stream in (first, second):
+                number, lines = await stream.next("log")
+                assert number == str(before + 2)
+                assert [json.loads(line)["event"] for line in lines.splitlines()] == ["trial_started", "epoch_reported"]
+            while json.loads((await first.next("facts"))[1])["counts"].get("running") != 1:
+                pass
+            driver.write(epoch(8, 2, now), end(8, Status.COMPLETED, now))
+            again = Stream(await client.get("/one/-/events", headers={"Last-Event-ID": str(before + 1)}))
+            events: list[dict[str, Any]] = []
+            while len(events) < 3:
+                events += map(json.loads, (await again.next("log"))[1].splitlines())
+            assert [(event["event"], event.get("epoch")) for event in events] == [
+                ("epoch_reported", 1),
+                ("epoch_reported", 2),
+                ("trial_ended", None),
+            ]
+            assert int((await again.next("report"))[1]) >= before
+        while json.loads((await first.next("facts"))[1])["state"] != "killed":
+            pass
+        with driving(folder) as driver:
+            driver.write(SessionEnded(time=now, reason="finished"))
+        while json.loads((await first.next("facts"))[1])["reason"] != "finished":
+            pass
+
+    visit(work)
+
+
+def test_a_log_that_was_replaced_is_said(project: Path) -> None:
+    async def work(client: Client) -> None:
+        from sweep.store.folder import ResultsFolder
+
+        folder = ResultsFolder(project / "results" / "one")
+        stream = Stream(await client.get("/one/-/events"))
+        await stream.next("facts")
+        folder.log.unlink()
+        with driving(folder) as driver:
+            driver.write(*trial(0, time.time()))
+            await stream.next("replaced")
+
+    visit(work)
+
+
+def test_a_damaged_sweep_is_said(project: Path) -> None:
+    async def work(client: Client) -> None:
+        with (project / "results" / "one" / "log.jsonl").open("a") as log:
+            log.write("nonsense\n{}\n")
+        stream = Stream(await client.get("/one/-/events"))
+        assert "keep what can be read with" in (await stream.next("problem"))[1]
+        answer = await client.get("/one/-/report.json")
+        assert answer.status == 500
+        assert "damaged record" in (await answer.json())["error"][0]["is"]
+
+    visit(work)
+
+
+def test_the_shelf_is_streamed(project: Path) -> None:
+    async def work(client: Client) -> None:
+        stream = Stream(await client.get("/-/events"))
+        rows = json.loads((await stream.next("shelf"))[1])
+        assert {row["name"] for row in rows} == {"one", "two"}
+        make_sweep(project / "results", "three", finished(time.time()))
+        assert len(json.loads((await stream.next("shelf"))[1])) == 3
+
+    visit(work)
+
+
+# ---- acts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """In place of sweep, a program that writes down what it was given."""
+    record = tmp_path / "record.txt"
+    program = tmp_path / "program.sh"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {record}\ncat >> {record}\necho said; exit 4\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    return record
+
+
+async def finish(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+    while job["exit_code"] is None:
+        await asyncio.sleep(0.05)
+        job = await read(client, f"/-/jobs/{job['job']}")
+    return job
+
+
+def test_an_act_is_exactly_its_command_line(project: Path, recorded: Path) -> None:
+    async def work(client: Client) -> None:
+        text = "second try; $(touch hacked) `touch hacked` | & > hacked"
+        shown = await (
+            await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text, "preview": "yes"})
+        ).json()
+        assert not recorded.exists()
+        job = await (await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text})).json()
+        assert shown == {"command": job["command"]}
+        done = await finish(client, job)
+        assert (done["exit_code"], done["output"]) == (4, "said\n")
+        answer = await post(client, "/one/-/acts/extend", {"run_cap": "many"})
+        assert (answer.status, (await answer.json())["error"][0]["where"]) == (400, "Configurations in all")
+        assert (await client.get("/-/jobs/99")).status == 404
+
+    visit(work)
+    assert recorded.read_text().split("\n") == [
+        *("-m", "sweep", "note", "one", "3"),
+        *("second try; $(touch hacked) `touch hacked` | & > hacked", ""),
+    ]
+    assert not (project / "hacked").exists()
+
+
+def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None:
+    async def work(client: Client) -> None:
+        given = {"file": "new.yaml", "text": "name: new\n"}
+        plan = await (await post(client, "/-/new/plan", given)).json()
+        assert plan["command"] == "python -m sweep plan new.yaml"
+        await finish(client, plan)
+        assert recorded.read_text() == "-m\nsweep\nplan\n/dev/stdin\nname: new\n"
+        recorded.unlink()
+        preview = await (await post(client, "/-/new/run", {**given, "preview": "yes"})).json()
+        assert preview == {"command": "python -m sweep run new.yaml --detach"}
+        assert not (project / "new.yaml").exists()
+        await finish(client, await (await post(client, "/-/new/run", given)).json())
+        assert (project / "new.yaml").read_text() == "name: new\n"
+        assert recorded.read_text() == "-m\nsweep\nrun\nnew.yaml\n--detach\n"
+        answer = await post(client, "/-/new/run", {**given, "text": "name: other\n"})
+        assert answer.status == 400
+        text = await (await client.get("/-/new?from=two")).text()
+        assert "name: two-2" in text
+        assert 'value="two-2.yaml"' in text
+
+    visit(work)
+
+
+def test_a_real_command_is_run(project: Path) -> None:
+    async def work(client: Client) -> None:
+        job = await (await post(client, "/one/-/acts/stop", {})).json()
+        done = await finish(client, job)
+        assert (done["command"], done["exit_code"]) == ("python -m sweep stop one", 4)
+        assert "is not running" in done["output"]
+
+    visit(work)
+
+
+def test_nothing_is_read_while_nobody_looks(project: Path) -> None:
+    async def work(client: Client) -> None:
+        await read(client, "/one/-/status.json")
+        page = client.app[server.PAGE]
+        assert page.browsers == 0
+        stream = await client.get("/one/-/events")
+        await Stream(stream).next("facts")
+        assert page.browsers == 1
+        stream.close()
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if page.browsers == 0:
+                break
+        assert page.browsers == 0
+
+    visit(work)

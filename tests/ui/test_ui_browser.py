@@ -1,0 +1,390 @@
+"""The live page in a real browser: sweeps that run and are killed, two browsers at once, and every act pressed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsers import launched, needs_chromium
+from living import FILE, SCRIPT, driver_process, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+
+from sweep.events import Status
+from sweep.store.folder import ResultsFolder
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+TRAINABLE = """
+import time
+def train(hp, report):
+    for epoch in range(6):
+        time.sleep(0.2)
+        report(val_accuracy=hp.learning_rate * hp.units + len(hp.optimizer) / 10)
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    now = time.time()
+    (tmp_path / "scored.py").write_text(TRAINABLE)
+    results = tmp_path / "results"
+    make_sweep(results, "lives", some_trials(now, 5))
+    make_sweep(results, "killed", [*some_trials(now - 600), start(8, now - 500), epoch(8, 1, now - 499)])
+    make_sweep(results, "done", finished(now - 3600))
+    return tmp_path
+
+
+@contextmanager
+def serving(project: Path, *options: str) -> Iterator[str]:
+    """The page as a process; yields its address with the token."""
+    command = [sys.executable, "-m", "sweep", "ui", "--port", "0", "--no-open", *options]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        try:
+            yield first.split()[1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+
+
+@pytest.fixture
+def address(project: Path) -> Iterator[str]:
+    with serving(project) as found:
+        yield found
+
+
+class Visitor:
+    """A browser on the page, and all that went wrong in it."""
+
+    def __init__(self, browser: Any, address: str, **context: Any) -> None:
+        self.troubles: list[str] = []
+        self.base = address.split("/?")[0]
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("request", self._look_at_request)
+        self.page.add_init_script(
+            "addEventListener('securitypolicyviolation', (event) => console.log('policy ' + event.violatedDirective))"
+        )
+        self.page.goto(address)
+        self.page.wait_for_url(f"{self.base}/")
+
+    def _look_at_request(self, request: Any) -> None:
+        if not request.url.startswith((self.base, "data:")):
+            self.troubles.append(f"request: {request.url[:200]}")
+
+    def open(self, path: str, *, ready: bool = True) -> None:
+        self.page.goto(f"{self.base}{path}")
+        if ready:
+            self.page.wait_for_selector("html[data-ready]", state="attached")
+
+    def wait(self, condition: str) -> None:
+        self.page.wait_for_function(f"() => Boolean({condition})")
+
+    def has_text(self, selector: str, pattern: str) -> None:
+        self.page.wait_for_function(
+            "([selector, pattern]) => RegExp(pattern).test(document.querySelector(selector)?.innerText ?? '')",
+            arg=[selector, pattern],
+        )
+
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Visit]:
+    """Opens the shelf in a browser of its own; afterwards nothing may have gone wrong in it."""
+    visitors: list[Visitor] = []
+
+    def open_(**context: Any) -> Visitor:
+        visitors.append(Visitor(browser, address, **context))
+        return visitors[-1]
+
+    yield open_
+    for one in visitors:
+        assert one.page.evaluate("window.hacked") is None
+        one.context.close()
+        assert one.troubles == []
+
+
+def test_the_shelf_filters_and_compares(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.wait("document.querySelectorAll('#sweeps li').length === 3")
+    one.page.fill("#filter", "KILL")
+    one.wait("document.querySelectorAll('#sweeps li').length === 1")
+    one.page.fill("#filter", "")
+    one.page.select_option("#state", "finished")
+    one.wait("document.querySelectorAll('#sweeps li').length === 1")
+    one.page.select_option("#state", "")
+    make_sweep(project / "results", "later", finished(time.time()))
+    one.wait("document.querySelectorAll('#sweeps li').length === 4")
+    one.page.check("input[aria-label='Select done to compare']")
+    one.page.check("input[aria-label='Select killed to compare']")
+    one.page.click("text=Compare 2 sweeps")
+    one.page.wait_for_selector("html[data-ready]", state="attached")
+    assert one.page.inner_text("#command") == "python -m sweep compare done killed"
+    assert "The best was" in one.page.inner_text("#answer")
+    assert one.page.evaluate("plots.length") >= 8
+
+
+def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> None:
+    with driving(ResultsFolder(project / "results" / "lives")) as driver:
+        one = visit()
+        one.open("/lives")
+        one.has_text("#state", "^running$")
+        one.wait("N === 5")
+        one.page.evaluate("document.querySelector('#curves').scrollIntoView({block: 'center'})")
+        one.wait("plots.find((plot) => plot instanceof CurvePlot).chart")
+        one.page.evaluate("selectTrials(picked, [1, 4])")
+        one.page.select_option("#metric", label="val_loss")
+        one.page.select_option("#colour", label="status")
+        one.page.check("#only")
+        one.page.evaluate("window.canvas = document.querySelector('#curves canvas')")
+        now = time.time()
+        driver.write(start(5, now), *[epoch(5, at, now) for at in (1, 2, 3)])
+        one.wait("N === 6 && TRIALS.epochs[5] === 3")
+        one.has_text("#workers", "trial 5\\s+3/6")
+        for at in (4, 5):
+            driver.write(epoch(5, at, now))
+            one.wait(f"TRIALS.epochs[5] === {at}")
+        one.wait("curveOf(5, 'val_loss')[1].length === 5")
+        one.wait("plots.find((plot) => plot instanceof CurvePlot).paths[5]?.length === 10")
+        assert one.page.evaluate("[...selection.mask]") == [0, 1, 0, 0, 1, 0]
+        assert one.page.evaluate("document.querySelector('#metric').selectedOptions[0].textContent") == "val_loss"
+        assert one.page.evaluate("document.querySelector('#colour').selectedOptions[0].textContent") == "status"
+        assert one.page.evaluate("table.rows.length") == 2
+        assert one.page.evaluate("window.canvas === document.querySelector('#curves canvas')")
+        driver.write(epoch(5, 6, now), end(5, Status.COMPLETED, now))
+        one.has_text("#events", "trial 5 is completed after 6 epochs")
+        one.page.click("#chosen a >> text=both side by side")
+        one.page.wait_for_selector("html[data-ready]", state="attached")
+        assert one.page.inner_text("h1") in ("trial 1", "trial 4")
+        assert one.page.locator("tr.differs").count() > 3
+        assert one.page.evaluate("plots.length") == 3
+
+
+def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) -> None:
+    """Importance comes with the tenth completed trial: charts are made anew, and the selection stays."""
+    with driving(ResultsFolder(project / "results" / "lives")) as driver:
+        one = visit()
+        one.open("/lives")
+        one.wait("N === 5")
+        one.page.evaluate("selectTrials(picked, [2])")
+        now = time.time()
+        for number in range(5, 16):
+            driver.write(*trial(number, now))
+        one.wait("N === 16 && DATA.importance.length === 1")
+        one.wait("plots.some((plot) => plot instanceof ImportancePlot)")
+        assert one.page.evaluate("[...selection.mask].map((on, at) => on && at).filter(Boolean)") == [2]
+        boxes = one.page.evaluate("plots.map((plot) => plot.box.isConnected)")
+        assert all(boxes)
+        assert len(boxes) == 9
+
+
+def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:
+    one, other = visit(), visit(color_scheme="dark")
+    with driver_process(ResultsFolder(project / "results" / "lives"), 5) as driver:
+        for visitor in (one, other):
+            visitor.open("/lives")
+            visitor.has_text("#state", "^running$")
+        one.has_text("#workers", "trial 5")
+        one.has_text("#silence", "Not heard of the driver for 1[2-9] s; its process lives")
+        os.kill(driver.pid, signal.SIGKILL)
+        for visitor in (one, other):
+            visitor.has_text("#state", "^killed$")
+            visitor.has_text("#silence", "Its driver was killed .*python -m sweep resume lives")
+    assert other.page.evaluate("theme.dark")
+    assert one.page.evaluate("document.title") == "killed · lives"
+
+
+def test_the_page_says_when_its_server_is_gone(browser: Any, project: Path) -> None:
+    with serving(project) as address:
+        one = Visitor(browser, address)
+        one.open("/done")
+        one.has_text("#state", "finished")
+    one.has_text("#link", "The server of this page does not answer since")
+    one.context.close()
+
+
+def test_a_trial_that_failed(visit: Visit) -> None:
+    one = visit()
+    one.open("/killed/3")
+    assert SCRIPT in one.page.inner_text("pre")
+    one.page.fill("#beside-number", "1")
+    one.page.click("text=Compare")
+    one.wait("document.querySelectorAll('tr.differs').length > 3")
+    one.open("/killed/999", ready=False)
+    one.has_text("#trial", "has no trial 999")
+
+
+def run_act(one: Visitor, name: str, fields: dict[str, str] | None = None) -> tuple[str, str, str]:
+    """Press an act; return the command line that was shown before, the one that ran, and what it said."""
+    button = one.page.locator(f"button[data-act={name}]")
+    if not button.is_visible():
+        one.page.click(".more summary")
+    button.hover()
+    before = one.page.locator("#jobs .job").count()
+    if fields is None:
+        one.page.wait_for_function("text => document.querySelector('#command').textContent.includes(text)", arg="sweep")
+    button.click()
+    shown = ""
+    if fields is not None:
+        for field, value in fields.items():
+            one.page.fill(f"#field-{field}", value)
+        one.page.wait_for_timeout(800)
+        shown = one.page.inner_text("dialog output")
+        one.page.click("dialog button[type=submit]")
+    one.wait(f"document.querySelectorAll('#jobs .job').length === {before + 1}")
+    one.wait("document.querySelector('#jobs .job').dataset.code !== ''")
+    job = one.page.locator("#jobs .job").first
+    return shown, job.locator("code").inner_text(), job.inner_text()
+
+
+def events_of(folder: ResultsFolder) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in folder.log.read_text().splitlines()]
+
+
+def test_each_act_is_pressed_and_its_event_is_in_the_log(visit: Visit, project: Path) -> None:
+    """On a sweep that really runs: run, stop a trial, stop, extend, resume and retry, from the page alone."""
+    one = visit()
+    one.open("/-/new?from=done", ready=False)
+    one.has_text("#verdict", "mistake")
+    text = FILE.replace("NAME", "real").replace("scored:Scored", "scored:train").replace("run_cap: 12", "run_cap: 40")
+    one.page.fill("#text", text + "bugdet: {hours: 1}\n")
+    one.has_text("#mistakes", r"line 13 bugdet: unknown key; did you mean 'budget'")
+    assert one.page.locator("#numbers .wrong").inner_text().strip() == "13"
+    assert one.page.locator("#run").is_disabled()
+    one.page.fill("#text", text.replace("epochs: 6", "epochs: 40") + "resources: {max_concurrent: 1}\n")
+    one.has_text("#verdict", "real: no mistake; random: 40 trials")
+    one.page.fill("#file", "real.yaml")
+    one.page.click("#plan")
+    one.has_text("#jobs", "done")
+    assert "40" in one.page.inner_text("#jobs pre")
+    one.page.click("#run")
+    one.page.click("text=Watch real", timeout=200_000)
+    one.has_text("#state", "^running$")
+    folder = ResultsFolder(project / "results" / "real")
+    one.page.wait_for_selector("#workers a", timeout=200_000)
+    number = int(re.findall(r"\d+$", str(one.page.get_attribute("#workers a", "href")))[0])
+    one.open(f"/real/{number}")
+    shown, ran, said = run_act(one, "stop_trial", {})
+    assert shown == ran == f"python -m sweep stop real --trial {number}"
+    assert f"trial {number} " in said
+    one.has_text("#state", "pruned")
+    (ended,) = [event for event in events_of(folder) if event["event"] == "trial_ended" and event["trial"] == number]
+    assert (ended["status"], ended["asked"]) == ("pruned", True)
+    one.open("/real")
+    one.has_text("#state", "^running$")
+    _, ran, _ = run_act(one, "stop")
+    assert ran == "python -m sweep stop real"
+    one.has_text("#state", "interrupted|stopped on request")
+    assert events_of(folder)[-1]["event"] == "session_ended"
+    shown, ran, _ = run_act(one, "extend", {"changes": "budget.epochs=60"})
+    assert shown == ran == "python -m sweep resume real --set budget.epochs=60 --detach"
+    one.has_text("#state", "budget")
+    assert sum(event["event"] == "session_started" for event in events_of(folder)) == 2
+
+
+def test_acts_that_are_not_offered_are_not_there(visit: Visit) -> None:
+    one = visit()
+    one.open("/done")
+    one.wait("acts.shown")
+    names = set(one.page.evaluate("[...document.querySelectorAll('[data-act]')].map((act) => act.dataset.act)"))
+    assert {"resume", "extend", "retry", "confirm", "retrain", "export"} <= names
+    assert not names & {"stop", "stop_now", "stop_trial"}
+    one.page.click(".more summary")
+    one.page.keyboard.press("Escape")
+    assert not one.page.evaluate("document.querySelector('.more').open")
+    one.page.click(".more summary")
+    one.page.click("button[data-act=export]")
+    one.page.click("dialog button[type=submit]")  # the folder is missing
+    assert one.page.evaluate("document.querySelector('dialog').open")
+    one.page.keyboard.press("Escape")
+    one.wait("!document.querySelector('dialog').open")
+    assert one.page.evaluate("document.activeElement.tagName") == "SUMMARY"
+
+
+def test_read_only(browser: Any, project: Path) -> None:
+    with serving(project, "--read-only") as address:
+        one = Visitor(browser, address)
+        assert not one.page.is_visible("#new")
+        one.open("/done")
+        assert not one.page.is_visible("#acts")
+        one.context.close()
+        assert one.troubles == []
+
+
+def test_the_saved_file_is_the_report(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.open("/done")
+    with one.page.expect_download() as download:
+        one.page.click("#save")
+    text = Path(download.value.path()).read_text()
+    assert download.value.suggested_filename == "done.html"
+    assert "<noscript" in text
+    assert 'id="data"' in text
+
+
+@pytest.mark.parametrize("kind", ["light", "dark", "phone"])
+def test_pages_fit_and_are_worked_with_by_the_keyboard(visit: Visit, project: Path, kind: str, tmp_path: Path) -> None:
+    phone = {"viewport": {"width": 390, "height": 850}, "is_mobile": True, "has_touch": True}
+    context = {"dark": {"color_scheme": "dark"}, "phone": phone}.get(kind, {})
+    one = visit(**context)
+    pages = {
+        "": False,
+        "killed": True,
+        "done/1?beside=3": True,
+        "-/new": False,
+        "-/compare?sweep=done&sweep=killed": True,
+    }
+    for at, (path, ready) in enumerate(pages.items()):
+        one.open(f"/{path}", ready=ready)
+        one.page.wait_for_timeout(1000)
+        one.page.screenshot(path=tmp_path / f"{kind}{at}.png", full_page=True)
+        width = one.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert width[0] <= width[1], path
+        one.page.keyboard.press("Tab")
+        assert one.page.evaluate("document.activeElement.className") == "skip"
+        assert one.page.locator("main").count() == one.page.locator("h1").count() == 1
+    if kind == "phone":
+        one.open("/killed")
+        bottom = one.page.evaluate("document.querySelector('#buttons button').getBoundingClientRect().bottom")
+        assert bottom < 850  # on the first screen
+
+
+def test_run_with_ui_says_the_address(browser: Any, project: Path) -> None:
+    text = FILE.replace("NAME", "shown").replace("scored:Scored", "scored:train").replace("run_cap: 12", "run_cap: 3")
+    (project / "shown.yaml").write_text(text)
+    command = [sys.executable, "-m", "sweep", "run", "shown.yaml", "--inline", "--ui"]
+    with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as run:
+        assert run.stderr is not None
+        address = next(line.split()[1] for line in run.stderr if line.startswith("page "))
+        reading = threading.Thread(target=run.stderr.read)
+        reading.start()
+        base, _, rest = address.partition("/shown?")
+        one = Visitor(browser, f"{base}/?{rest}")
+        one.page.goto(f"{base}/shown")
+        one.has_text("#state", "running|finished")
+        assert run.wait(120) == 0
+        reading.join()
+        one.has_text("#state", "finished")
+        one.context.close()
