@@ -65,6 +65,12 @@ class Sweep:
     cost: float | None = None  # of its GPUs, if they have a price
 
     @property
+    def space_changes(self) -> int:
+        """The number of changes of the space."""
+        keys = ("parameters", "constraints", "prior")
+        return sum(any(key in settings for key in keys) for settings in self.history.changes)
+
+    @property
     def state(self) -> str:
         """``running``, the reason why its last session ended, or ``unfinished`` if its driver was killed."""
         return "running" if self.folder.is_running() else self.history.ended or "unfinished"
