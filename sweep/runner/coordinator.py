@@ -293,6 +293,9 @@ class Coordinator:
         before, self._spec = self._spec, after
         self._terms = Terms(after)
         self._objective, self._target = after.objectives[0], after.metrics[0].target
+        if self._target != before.metrics[0].target:
+            for trial in self._open.values():
+                self._terms.meet_target(trial)
         self._auxiliary.change(after, self._terms)
         self._limits.change(after)
         self._watch.change(after.resources)

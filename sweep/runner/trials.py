@@ -207,6 +207,14 @@ class Terms:
             return EarlyEnd(Status.COMPLETED, reached)
         return EarlyEnd(Status.PRUNED, verdict) if verdict else None
 
+    def meet_target(self, trial: OpenTrial) -> None:
+        """Let a trial of the search end at its present epoch if it has reached the target, which has changed."""
+        early = trial.early_end
+        if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
+            return
+        reached = self._objective.reached(self._target, trial.state.last)
+        trial.early_end = EarlyEnd(Status.COMPLETED, reached) if reached else None
+
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return the end of a trial, changed to an interruption if it failed and has retries left."""
         most = self._spec.retries

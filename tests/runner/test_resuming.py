@@ -18,6 +18,7 @@ from sweep.errors import InputError
 from sweep.runner import resuming
 from sweep.space import early_terminate
 from sweep.spec import Spec, parse_spec
+from sweep.store.folder import ResultsFolder
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -135,10 +136,15 @@ def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Pa
     assert CliRunner().invoke(main, again).stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 3
     assert CliRunner().invoke(main, again).stderr == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
-    Path("f.yaml").write_text(FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]") + "run_cap: 3\n")
+    wider = FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]")
+    Path("f.yaml").write_text(wider + "run_cap: 4\n")
+    said = CliRunner().invoke(main, again).stderr
+    assert said.startswith("f.yaml: parameters.a.values is [3, 1, 2, 4] from now on; it was [3, 1, 2]\n")
+    assert ends(ResultsFolder(Path("results/curves"))) == dict.fromkeys(range(4), "completed")
+    Path("f.yaml").write_text(wider.replace("epochs: 4", "epochs: 5") + "run_cap: 4\n")
     refused = CliRunner().invoke(main, again)
     assert refused.exit_code == 4
-    assert refused.stderr.startswith("error: f.yaml: parameters.a.values: is [3, 1, 2, 4], but the sweep began with")
+    assert refused.stderr.startswith("error: f.yaml: epochs: is 5, but the sweep began with 4")
 
 
 def test_a_sweep_that_was_killed_before_its_first_record(project: Path) -> None:
