@@ -12,6 +12,7 @@ from sweep.space.domains import key
 from sweep.space.initial_points import on_grid
 from sweep.space.search_space import grid_values
 from sweep.spec import Spec, changes
+from sweep.spec.changes import SPACE
 from sweep.store.ledger import Change, Started, Steered
 
 
@@ -77,13 +78,12 @@ class PresentSpec:
         return None if self.trials is None else self.trials * self.spec.trials_each + self.spec.baseline_trials
 
     def _change(self, event: SweepChanged) -> None:
-        before = self.spec.space
         self.spec = changes.apply_settings(self.spec, event.settings)
         for params in event.dropped:
             self._added.pop(key(params), None)
             self._known.pop(key(params), None)
             self._beyond.discard(key(params))
-        if self.spec.space != before:
+        if not SPACE.isdisjoint(event.settings):  # also if the log is replayed on a later spec
             self.space_version += 1
             self.is_steered = False
             self._begin_steering()

@@ -40,11 +40,6 @@ def list_changes(folder: ResultsFolder) -> list[MadeChange]:
     return found
 
 
-def is_space_change(one: MadeChange) -> bool:
-    """Return whether a change was one of the space."""
-    return any(difference.is_one_of(("parameters", "constraints", "prior")) for difference in one.differences)
-
-
 def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 
@@ -54,8 +49,7 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
     for sweep in sweeps:
         if not sweep.space_changes:
             continue
-        of_sweep = [row.trials for row in rows if row.sweep == sweep.name]
-        searched = [trials for trials in of_sweep if any(trial.role is Role.SEARCH for trial in trials)]
+        searched = [row.trials for row in rows if row.sweep == sweep.name and _is_searched(row)]
         before = sum(find_space_version(trials) < sweep.space_changes for trials in searched)
         named = f" of {sweep.name}" if len(sweeps) > 1 else ""
         times = counted(sweep.space_changes, "time")
@@ -64,6 +58,11 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
             f"{counted(len(searched), 'configuration')} were chosen before, and had no chance of the new values."
         )
     return " ".join(warnings)
+
+
+def _is_searched(row: RankedConfiguration) -> bool:
+    """Return whether a configuration is one of the search."""
+    return any(trial.role is Role.SEARCH for trial in row.trials)
 
 
 def find_space_version(trials: Sequence[Trial]) -> int:

@@ -52,6 +52,10 @@ class Trial(Struct, frozen=True, kw_only=True):
     note: str = ""  # by a person
 
 
+_SPACE = frozenset({"parameters", "constraints", "prior"})
+"""The keys of the sweep file that are the space."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """One sweep and its trials, in the order of their start."""
@@ -67,8 +71,7 @@ class Sweep:
     @property
     def space_changes(self) -> int:
         """The number of changes of the space."""
-        keys = ("parameters", "constraints", "prior")
-        return sum(any(key in settings for key in keys) for settings in self.history.changes)
+        return sum(not _SPACE.isdisjoint(settings) for settings in self.history.changes)
 
     @property
     def state(self) -> str:

@@ -201,7 +201,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
         try:
             if not steer(request):
                 return
-        except InputError as error:
+        except SweepError as error:  # also a mistake in an expression
             _answer(folder, request, error)
         with suppress(OSError):
             path.unlink()

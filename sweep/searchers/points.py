@@ -204,7 +204,11 @@ def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointS
 
     def make_point(space: Space, number: int) -> Point:
         points = space.grid()
-        return lambda number, tried: next((point for point in points if key(point) not in tried), None)
+
+        def find_next(number: int, tried: Collection[str]) -> Params | None:
+            return next((point for point in points if key(point) not in tried), None)
+
+        return find_next
 
     return PointStream(make_point(space, 0), first, make_point)
 

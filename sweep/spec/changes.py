@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 from sweep.errors import Problem, RefusedError, refuse
 from sweep.events import Value
-from sweep.space.domains import Constant, Tied
+from sweep.space.domains import Constant, Tied, key
 from sweep.space.early_terminate import Own
 from sweep.spec.configurations import read_start_with
 from sweep.spec.loading import parse_spec
@@ -30,6 +30,9 @@ LIMITS = (
     *("resources.trial_hours", "resources.epoch_minutes"),
 )
 """Keys that change when a sweep ends or how it is run, but not what has been trained."""
+
+SPACE = frozenset({"parameters", "constraints", "prior"})
+"""Keys that are the space."""
 
 SEARCH = ("parameters", "constraints", "prior", "early_terminate")
 """Keys that change what is tried from now on, and how long."""
@@ -80,8 +83,8 @@ def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = 
     Mappings are compared key by key, and lists of equally many mappings item by item.
     """
     if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            yield from find_differences(before.get(key), after.get(key), (*keys, key))
+        for name in dict.fromkeys([*before, *after]):
+            yield from find_differences(before.get(name), after.get(name), (*keys, name))
     elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
         for at, pair in enumerate(zip(before, after, strict=True)):
             yield from find_differences(*pair, (*keys, at))
@@ -131,9 +134,9 @@ def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
     """Return the new values of the top-level keys in which two sweeps differ; None for a key that is gone."""
     old, new = before.to_json_dict(), after.to_json_dict()
     settings: dict[str, Value] = {}
-    for key in dict.fromkeys([*old, *new]):
-        if json.dumps(old.get(key)) != json.dumps(new.get(key)):
-            settings[key] = new.get(key)
+    for name in dict.fromkeys([*old, *new]):
+        if json.dumps(old.get(name)) != json.dumps(new.get(name)):
+            settings[name] = new.get(name)
     return settings
 
 
@@ -152,7 +155,7 @@ def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = 
 
 def _as_text(content: Mapping[str, Value]) -> str:
     """Return a resolved sweep file as JSON, which is YAML. Keys that are null stand for their defaults."""
-    return json.dumps({key: value for key, value in content.items() if value is not None})
+    return json.dumps({name: value for name, value in content.items() if value is not None})
 
 
 # ---- what may change
@@ -171,6 +174,8 @@ def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes
 def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> list[Problem]:
     """Return a problem for each change that is not possible; see `check_change`."""
     found = list_differences(before, after)
+    if _leaves_out_starts(before, after):
+        found = [one for one in found if one.keys[0] != "start_with"]
     problems = list(list_fixed_keys(found, where))
     for one in found:
         if one.is_changeable:
@@ -178,6 +183,13 @@ def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_change
             if why is not None:
                 problems.append(Problem(f"{where}{one.path}", *why))
     return problems
+
+
+def _leaves_out_starts(before: Spec, after: Spec) -> bool:
+    """Return whether another space leaves out starting points, and nothing else happens to these."""
+    known = {key(start) for start in before.start_with}
+    left = {key(start) for start in after.start_with}
+    return before.space != after.space and left <= known
 
 
 def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:

@@ -216,7 +216,9 @@ def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath,
         document.mistake(path, f"does not meet the constraint {text!r}")
     if document.found == before and not space.has(params):
         document.mistake(path, "is not in the space")
-    return None if document.found > before else {name: params[name] for name in space.names if name in params}
+    if document.found > before:
+        return None
+    return {name: params[name] for name in space.names if name in params}
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import coordinator, progress
+from simulated import coordinator, progress, trials_of
 
 from sweep.contract import Assignment
 from sweep.errors import InputError
@@ -33,7 +33,10 @@ from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
-METHODS = ("grid", "random", "sobol", "tpe", "nsga2", "gp", "cmaes")
+METHODS = (
+    *("grid", "random", "sobol"),
+    *(pytest.param(method, marks=pytest.mark.slow) for method in ("tpe", "nsga2", "gp", "cmaes")),
+)
 FILE = """
 name: steered
 trainable: none:None
@@ -61,16 +64,19 @@ def spec(
 class Workers:
     """Drives a coordinator as workers would: what it does follows from a number drawn for each step."""
 
-    def __init__(self, given: Spec, driver: Coordinator, room: int) -> None:
-        self.given, self.driver, self.room = given, driver, room
+    def __init__(self, given: Spec, driver: Coordinator, path: Path, room: int) -> None:
+        self.given, self.driver, self.path, self.room = given, driver, path, room
         self.assignments: dict[int, Assignment] = {}
         self.epochs: dict[int, int] = {}
 
     def fill(self) -> None:
         while len(self.epochs) < self.room and (order := self.driver.next()) is not None:
-            trial = order.assignment.trial
-            self.assignments[trial] = order.assignment
-            self.epochs[trial] = self.driver._ledger.trials[trial].epoch  # as if each epoch had a checkpoint
+            self.begin(order.assignment)
+
+    def begin(self, assignment: Assignment) -> None:
+        """Go on with a trial after its last epoch, as if each had a checkpoint."""
+        self.assignments[assignment.trial] = assignment
+        self.epochs[assignment.trial] = trials_of(self.path)[assignment.trial].epoch
 
     def step(self, number: int) -> bool:
         """Train an epoch of a trial; False if there is none."""
@@ -142,7 +148,7 @@ def run(given: Spec, path: Path, steps: list[int | Act], kills: frozenset[int], 
     with Log(path) as log:
         driver = coordinator(given, log)
         driver.open()
-        workers = Workers(given, driver, room)
+        workers = Workers(given, driver, path, room)
         number = 0
         for number, step in enumerate(steps):
             if number in kills:
@@ -163,12 +169,11 @@ def _kill(given: Spec, log: Log, path: Path, before: Workers, room: int) -> Work
     """Return workers of a coordinator that has taken over from one that was killed, with the same trials."""
     driver = coordinator(given, log)
     driver.open(list(store_log.read(path)))
-    workers = Workers(given, driver, room)
+    workers = Workers(given, driver, path, room)
     for _ in before.epochs:
         order = driver.next()
         assert order is not None
-        workers.assignments[order.assignment.trial] = order.assignment
-        workers.epochs[order.assignment.trial] = driver._ledger.trials[order.assignment.trial].epoch
+        workers.begin(order.assignment)
     assert workers.epochs == before.epochs
     return workers
 
