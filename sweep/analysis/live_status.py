@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from sweep.analysis.outline import Outline
+from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
     ON_REQUEST,
@@ -26,12 +27,14 @@ from sweep.events import (
     SessionStarted,
     Status,
     SteeringEvent,
+    SweepChanged,
     TrialEnded,
 )
 from sweep.prices import COST
 from sweep.progress import count_units
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own
+from sweep.spec import Spec
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
@@ -185,6 +188,7 @@ class Standing:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
+        self._present = None if outline.spec is None else PresentSpec(outline.spec)
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
         self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
@@ -225,7 +229,15 @@ class Standing:
     @property
     def total(self) -> int | None:
         """The total number of trials, if known: those of the outline and the fresh seeds begun so far."""
-        return None if self.outline.total is None else self.outline.total + len(self.confirming)
+        total = self.outline.total
+        if self._present is not None and self._present.is_steered:
+            total = self._present.all_trials
+        return None if total is None else total + len(self.confirming)
+
+    @property
+    def queued(self) -> int:
+        """The number of configurations that a person has added and that have not started."""
+        return len(self._ledger.queue)
 
     @property
     def finished(self) -> int:
@@ -247,7 +259,10 @@ class Standing:
         before = self.last
         if not isinstance(event, SteeringEvent):  # a person may steer a sweep that does not run
             self.last = event.time
-        match self._ledger.observe(event):
+        change = self._ledger.observe(event)
+        if self._present is not None:
+            self._present.observe(change)
+        match change:
             case ledger.Reported(trial, report):
                 self._hear(trial, report)
             case ledger.Started(trial):
@@ -256,8 +271,10 @@ class Standing:
                 self.started += 1
                 self.running[trial.number] = self._opened(trial)
                 self._at_once.append(len(self.running))
-            case ledger.Interrupted() | ledger.Reopened() | ledger.Ended() as change:
+            case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
+            case ledger.Steered(SweepChanged()) if self._present is not None:
+                self._change(self._present.spec)
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
             case ledger.SessionChange(SessionEnded() as end):
@@ -265,6 +282,12 @@ class Standing:
             case _:
                 pass
         return None
+
+    def _change(self, spec: Spec) -> None:
+        """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
+        before, self.outline = self.outline, Outline.of(spec)
+        if self.outline.rule != before.rule:
+            self._foresight = None
 
     def _opened(self, trial: TrialState) -> Open:
         opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)

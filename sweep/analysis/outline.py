@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweep.events import EpochReported, Params, trial_epochs
@@ -61,6 +61,7 @@ class Outline:
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
     rule: EarlyTermination = _NO_RULE
     limits: BudgetLimits = BudgetLimits()
+    spec: Spec | None = field(default=None, repr=False, compare=False)  # if the sweep file itself is known
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
@@ -80,6 +81,7 @@ class Outline:
             decisions=early_terminate.compute_decision_epochs(spec.early_terminate, spec.length),
             rule=spec.early_terminate,
             limits=BudgetLimits.of(spec),
+            spec=spec,
         )
 
     @property

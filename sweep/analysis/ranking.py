@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.differences import describe_other_differences, list_varying_parameters, same_objectives
+from sweep.analysis.sweep_changes import warn_about_spaces
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
@@ -185,6 +186,7 @@ class Ranking:
     method: str = ""  # describes the statistical method; "" without verdicts
     confirmed: Confirmation | None = None  # results of fresh seeds, which then determine order and verdicts
     other_code: str = ""  # describes in what trainings differ besides their parameters
+    other_space: str = ""  # the warning that configurations were chosen from different spaces
 
     @property
     def best(self) -> tuple[RankedConfiguration, ...]:
@@ -229,7 +231,13 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
     ]
     names = list_varying_parameters([row.params for row in ordered])
-    ranking = Ranking(objectives, names, tuple(ranked), other_code=describe_other_differences(sweeps))
+    ranking = Ranking(
+        objectives,
+        names,
+        tuple(ranked),
+        other_code=describe_other_differences(sweeps),
+        other_space=warn_about_spaces(sweeps, ordered),
+    )
     if confirmed:
         return _add_confirmation(ranking, confirmed)
     return _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))

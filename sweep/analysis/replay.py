@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sweep.analysis.ranking import ORDER, outcome
-from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, TrialEnded
+from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, SweepChanged, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
 from sweep.space.domains import by_configuration
 from sweep.space.objectives import Objective
@@ -100,7 +100,7 @@ class Replay:
     winner_params: Params
     whole_epochs: int  # if no trial was stopped
     ran_epochs: int  # that the log has
-    # whether the rule, replayed in the log's order, decides as it did when it ran; None if the sweep ran another rule
+    # whether the rule, replayed in the log's order, decides as it did when it ran; None if another rule ran at any time
     same_as_live: bool | None
     live_decisions: int  # number of trials that the sweep's rule stopped
     log_order_epochs: int  # epochs of the log that the rule would have trained, in the log's order
@@ -438,7 +438,7 @@ def replay_rule(
     words, make = rule
     pruned = {curve.place: len(curve.reports) for curve in known if curve.status is Status.PRUNED and not curve.asked}
     same_as_live = None
-    if words == ran[0]:
+    if words == ran[0] and not _has_changed_rule(events):
         # includes decisions on trials that were waiting when the sweep was interrupted
         decided = live(events, known, make)
         unfinished = {curve.place: len(curve.reports) for curve in known if curve.status in UNFINISHED}
@@ -479,6 +479,11 @@ def replay_rule(
         if_worse=extremes[0],
         if_better=extremes[1],
     )
+
+
+def _has_changed_rule(events: Iterable[Event]) -> bool:
+    """Return whether the stopping rule was changed, so that no single one has decided about all trials."""
+    return any(isinstance(event, SweepChanged) and "early_terminate" in event.settings for event in events)
 
 
 def _extreme(

@@ -52,6 +52,10 @@ class Trial(Struct, frozen=True, kw_only=True):
     note: str = ""  # by a person
 
 
+_SPACE = frozenset({"parameters", "constraints", "prior"})
+"""The keys of the sweep file that are the space."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """One sweep and its trials, in the order of their start."""
@@ -63,6 +67,11 @@ class Sweep:
     trials: tuple[Trial, ...]
     history: History
     cost: float | None = None  # of its GPUs, if they have a price
+
+    @property
+    def space_changes(self) -> int:
+        """The number of changes of the space."""
+        return sum(not _SPACE.isdisjoint(settings) for settings in self.history.changes)
 
     @property
     def state(self) -> str:

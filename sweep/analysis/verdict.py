@@ -118,7 +118,7 @@ def summarize_ranking(ranking: Ranking, *, running: bool = False) -> str:
     """
     found = _format_answer(ranking, running=running) + _without_luck(ranking)
     data = warn_about_different_data(trial for row in ranking.rows for trial in row.trials)
-    return " ".join(filter(None, (found, data, ranking.other_code)))
+    return " ".join(filter(None, (found, ranking.other_space, data, ranking.other_code)))
 
 
 SHOWN = 12  # number of characters of a fingerprint in a message
@@ -400,6 +400,7 @@ class SweepSummary:
     fresh: int = 0  # number of trials that train finalists with fresh seeds
     other_data: str = ""  # the warning that its trials have seen different data
     other_code: str = ""  # in what its trainings differ besides parameters, such as code
+    other_space: str = ""  # the warning that configurations were chosen from different spaces
     note: str = ""  # by a person
     queued: int = 0  # number of configurations that a person has added and that have not started
 
@@ -438,6 +439,7 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         cost=sweep.cost,
         other_data=warn_about_different_data(sweep.trials),
         other_code=ranking.other_code,
+        other_space=ranking.other_space,
         note=sweep.history.note,
         queued=len(sweep.history.queue),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
@@ -13,6 +13,7 @@ from sweep.analysis import Sweep, lineage_of, make_sweep
 from sweep.analysis.ranking import Ranking, make_columns, rank
 from sweep.api.display import html, line
 from sweep.errors import InputError
+from sweep.spec import yaml_reader
 from sweep.store.columns import NOT_MEASURED
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.tables import Tables, of_params
@@ -213,6 +214,45 @@ class LoadedSweep:
             trainable=given,
             **how,
         )
+
+    def add(self, *configurations: Mapping[str, Any]) -> None:
+        """Add configurations to the sweep, which are tried next, as `sweep add` does.
+
+        Fixed parameters, and those that do not apply, may be left out. A sweep that does not run tries them when it is
+        resumed. Raises `InputError` with all mistakes.
+        """
+        from sweep.runner.steering import Add
+        from sweep.runner.steering_requests import steer
+
+        given = yaml_reader.document_of({"add": list(configurations)}, "add()")
+        given.check()
+        steer(self._only("add()"), Add.of(given.data["add"], "add()"))  # type: ignore[arg-type]  # mappings, as given
+
+    def change(self, set: Settings) -> None:
+        """Change the space, the limits or the stopping rule of the sweep, as `sweep change` does.
+
+        ``set`` is a dict of keys of the sweep file and their values, or a list of texts ``key=value``. Raises
+        `InputError` for what would make the trials so far mean something else.
+        """
+        from sweep.api.running import make_assignments
+        from sweep.runner.steering import Change
+        from sweep.runner.steering_requests import steer
+
+        steer(self._only("change()"), Change(tuple(make_assignments(set))))
+
+    def note(self, text: str, trial: int | None = None) -> None:
+        """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it."""
+        from sweep.runner.steering import Note
+        from sweep.runner.steering_requests import steer
+
+        steer(self._only("note()"), Note(text, trial))
+
+    def star(self, trial: int, *, remove: bool = False) -> None:
+        """Give a trial a star, or take it away."""
+        from sweep.runner.steering import Star
+        from sweep.runner.steering_requests import steer
+
+        steer(self._only("star()"), Star(trial, starred=not remove))
 
     def _only(self, what: str) -> ResultsFolder:
         if len(self.folders) == 1:

@@ -209,7 +209,7 @@ def run(
                 given = trainables.accept_trainable(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
-        changes = [*_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
+        changes = [*make_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read_sweep(what, given, changes)
         except InputError as error:
@@ -246,7 +246,7 @@ def resume(
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent)
-        changes = [*_assignments(set), *_list_changes(run_cap=run_cap)]
+        changes = [*make_assignments(set), *_list_changes(run_cap=run_cap)]
         return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
 
@@ -300,7 +300,7 @@ def retrain(
         made = retraining.prepare_retraining(
             folder,
             RetrainingOptions(
-                trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
+                trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=make_assignments(set)
             ),
         )
         given = trainables.accept_trainable(made.spec.trainable if trainable is None else trainable)
@@ -383,7 +383,7 @@ def _wrong(**counts: int | None) -> Iterator[Problem]:
             yield Problem(name, f"{value!r}, expected a whole number from 1")
 
 
-def _assignments(given: Settings) -> list[str]:
+def make_assignments(given: Settings) -> list[str]:
     if isinstance(given, Mapping):
         return _changes(given)
     if isinstance(given, str):

@@ -173,6 +173,9 @@ class Backend(Protocol):
     def at_once(self, gpus: float) -> int:
         """Return how many trials of ``gpus`` GPUs each can run at once."""
 
+    def limit(self, most: int | None) -> None:
+        """Run at most so many trials at once from now on; None for as many as fit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:

@@ -43,7 +43,7 @@ WIDTH = 9  # width of the longest command name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status, page.ui),
     "Run": (running.run, running.resume, status.stop, waiting.wait, running.confirm, winner.retrain),
-    "Steer": (steering.note, steering.star),
+    "Steer": (steering.add, steering.change, steering.note, steering.star),
     "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
     "Export": (exporting.export, exporting.dashboard),

@@ -62,6 +62,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         ranking_grid,
         rung_lines,
         show_finalists,
+        space_lines,
     )
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder, told_apart
@@ -101,6 +102,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     for sweep, tables in read:
         lines += cost_lines(report_data.costs_of(sweep.name, tables))
     lines += efficiency_lines(efficiencies)
+    lines += space_lines(ranked)
     for name, ranks in rungs.items():
         lines += [f"{name}: {line}" for line in rung_lines(ranks)]
     lines += [*held_out_lines(noise), *lineage_lines(steps)]

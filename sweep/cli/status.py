@@ -114,6 +114,8 @@ def _describe_steering(summary: SweepSummary) -> list[str]:
     lines = []
     if summary.queued:
         lines.append(f"queued   {counted(summary.queued, 'added configuration')}")
+    if summary.other_space:
+        lines.append(f"space    {summary.other_space}")
     if summary.note:
         lines.append(f"note     {summary.note}")
     return lines

@@ -1,4 +1,4 @@
-"""``note`` and ``star``: what a person does with a sweep, whether it runs or not."""
+"""``add``, ``change``, ``note`` and ``star``: what a person does with a sweep, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from sweep.cli import options, submitting
 from sweep.errors import InputError
-from sweep.text import printable
+from sweep.text import counted, printable
 
 if TYPE_CHECKING:
     from sweep.documents.shapes import Document
@@ -49,6 +49,79 @@ def _print_result(line: str, found: Document, *, as_json: bool) -> None:
     from sweep.render import document
 
     click.echo(document(found) if as_json else printable(line))
+
+
+@click.command()
+@click.argument("sweep")
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE ...]")
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add the configurations of a file: a list in YAML or JSON, or CSV.",
+)
+@_steering
+def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+    """Add a configuration to a sweep, which is tried next.
+
+    Fixed parameters, and those that do not apply, may be left out.
+    """
+    from sweep.documents.shapes import AddedDocument
+    from sweep.runner import additions
+    from sweep.runner.steering import COMMAND, Add, list_added
+
+    if bool(values) == (file is not None):
+        raise InputError.one("add", "expected either NAME=VALUE ... or --from FILE", "such as lr=3e-3 units=64")
+    if file is None:
+        act = Add.of([additions.read_assignments(values)], COMMAND)
+    else:
+        act = Add.of(additions.read_file(file), str(file))
+    added = list_added(_carry_out(folder, act))
+    running = folder.is_running()
+    when = "next" if running else f"when the sweep goes on: {folder.to_resume}"
+    line = f"{counted(len(added), 'configuration')} added to {folder.name}, tried {when}"
+    to_resume = None if running else folder.to_resume
+    found = AddedDocument(sweep=folder.name, configurations=added, running=running, to_resume=to_resume)
+    _print_result(line, found, as_json=as_json)
+
+
+@click.command()
+@click.argument("sweep")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    required=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the sweep file, as in parameters.units.values=[8,16,32]; repeatable.",
+)
+@_steering
+def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -> None:
+    """Change the space, the limits or the stopping rule of a sweep, also while it runs.
+
+    What would make the trials so far mean something else is refused.
+    """
+    from sweep.analysis.sweep_changes import list_changes
+    from sweep.documents.shapes import ChangedDocument, describe_difference
+    from sweep.runner.steering import Change, list_dropped
+
+    dropped = list_dropped(_carry_out(folder, Change(assignments)))
+    last = list_changes(folder)[-1]
+    lines = [f"{folder.name}: {one.describe()}" for one in last.differences]
+    if dropped:
+        lines.append(f"{folder.name}: {counted(len(dropped), 'added configuration')} not in the new space, dropped")
+    running = folder.is_running()
+    if not running:
+        lines.append(f"go on    {folder.to_resume}")
+    found = ChangedDocument(
+        sweep=folder.name,
+        changes=tuple(map(describe_difference, last.differences)),
+        dropped=dropped,
+        running=running,
+        to_resume=None if running else folder.to_resume,
+    )
+    _print_result("\n".join(lines), found, as_json=as_json)
 
 
 @click.command()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.searchers import Searcher
+from sweep.searchers import Searcher, SpaceChanging
 from sweep.space import Between, Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
 from sweep.space.expressions import Expression
@@ -35,8 +35,15 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
     """Run up to ``count`` trials one after the other; return the log."""
+    return drive_on(searcher, 0, count, outcome)
+
+
+def drive_on(
+    searcher: Searcher, first: int, count: int, outcome: Callable[[int, Params], Iterable[Event]]
+) -> list[Event]:
+    """Run up to ``count`` trials from number ``first`` on; return their log."""
     log: list[Event] = []
-    for number in range(count):
+    for number in range(first, first + count):
         params = searcher.suggest(number)
         if params is None:
             break
@@ -69,6 +76,16 @@ FINITE = Space(
     (Expression.parse("a != 3"),),
 )  # 3 x (1 + 2) points
 
+OTHER = Space(
+    (
+        Parameter("lr", LogUniform(1e-4, 1.0), grid_count=4),
+        Parameter("decay", LogUniform(1e-5, 1e-2, 1e-5), grid_count=3),
+        Parameter("optimizer", Categorical(("sgd", "adam", "lion"))),
+        *SPACE.parameters[3:],
+    ),
+    SPACE.constraints,
+)  # narrower, wider, with other choices
+GROWN = Space((Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints)  # 4 x (1 + 2) points
 STATES = [
     Status.COMPLETED,
     Status.INFEASIBLE,
@@ -168,6 +185,35 @@ class SearcherConformance(ABC):
         for event in log:
             if isinstance(event, TrialStarted):
                 assert_belongs(event.params, SPACE)
+
+    def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
+        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):
+            return
+        log = drive(searcher, 14, mixed_outcome)
+        searcher.change_space(OTHER)
+        later = drive_on(searcher, 14, 8, mixed_outcome)
+        for event in log:
+            resumed.observe(event)
+        resumed.change_space(OTHER)
+        for event in later:
+            resumed.observe(event)
+        assert resumed.suggest(22) == searcher.suggest(22)
+        begun = [event.params for event in (*log, *later) if isinstance(event, TrialStarted)]
+        assert len(set(map(key, begun))) == len(begun)
+        for params in begun[14:]:
+            assert_belongs(params, OTHER)
+
+    def test_a_space_that_grows_is_tried_completely(self) -> None:
+        searcher = self.build(FINITE)
+        if not isinstance(searcher, SpaceChanging):
+            return
+        log = drive(searcher, 30, mixed_outcome)
+        count = sum(isinstance(event, TrialStarted) for event in log)
+        searcher.change_space(GROWN)
+        later = drive_on(searcher, count, 30, mixed_outcome)
+        tried = [key(event.params) for event in (*log, *later) if isinstance(event, TrialStarted)]
+        assert sorted(tried) == sorted(key(point) for point in GROWN.points())
 
     def test_what_foresees_suggests_the_same_in_any_order(self) -> None:
         one, other = self.build(SPACE), self.build(SPACE)

@@ -40,7 +40,9 @@ PLAIN: Mapping[Any, Json] = {
 
 SESSION = shapes.SessionDocument
 SHAPES: Mapping[str, Any] = {
+    "add": shapes.AddedDocument,
     "best": shapes.BestDocument,
+    "change": shapes.ChangedDocument,
     "compare": shapes.ComparisonDocument,
     "confirm": SESSION,
     "dashboard": shapes.DashboardDocument,

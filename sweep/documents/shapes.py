@@ -23,6 +23,7 @@ from sweep.events import Value
 from sweep.export.winner import Winner
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Confirming, Offer, Timing
+from sweep.spec.changes import Difference
 
 Json: TypeAlias = Mapping[str, Value]
 
@@ -173,6 +174,41 @@ class StoppedDocument(Document):
     sweep: str
     trial: int | None
     result: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedDocument(Document):
+    """Configurations that were added to a sweep, with all their parameters."""
+
+    sweep: str
+    configurations: tuple[Json, ...]
+    running: bool  # otherwise they are tried when the sweep goes on
+    to_resume: str | None  # the command by which it goes on; null if it is running
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedKey:
+    """A key of the sweep file that was changed; null stands for a missing key."""
+
+    key: str
+    before: Value
+    after: Value
+
+
+def describe_difference(difference: Difference) -> ChangedKey:
+    """Return a difference as documents have it."""
+    return ChangedKey(key=difference.path, before=difference.before, after=difference.after)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedDocument(Document):
+    """What `change` has changed."""
+
+    sweep: str
+    changes: tuple[ChangedKey, ...]
+    dropped: tuple[Json, ...]  # added configurations that are not in the new space and had not started
+    running: bool
+    to_resume: str | None  # the command by which the sweep goes on; null if it is running
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from sweep.analysis import read_sweep, rung_ranks
+from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.verdict import summarize_sweep
 from sweep.documents.shapes import StatusDocument, extend
 from sweep.runner.resuming import ResumableSweep
+from sweep.store.ledger import Ledger
+from sweep.store.log import is_steered
 
 
 def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> StatusDocument:
     """Return the state of a sweep, with all its trials if asked for."""
-    folder, spec = sweep.folder, sweep.spec
+    folder = sweep.folder
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"
     total = None
-    if spec.all_trials is not None:
-        total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
+    all_trials = count_all_trials(sweep)
+    if all_trials is not None:
+        total = max(all_trials + summary.fresh, sum(summary.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     rungs = () if is_damaged else rung_ranks.measure_folder(folder)
     each = read_sweep(folder).trials if with_trials and not is_damaged else None
     return extend(StatusDocument, summary, total=total, written=written, rungs=tuple(rungs), each=each)
+
+
+def count_all_trials(sweep: ResumableSweep) -> int | None:
+    """Return the number of trials of the search and the baseline; None if only time or epochs limit it."""
+    log = sweep.folder.log
+    if not log.exists() or not is_steered(log):
+        return sweep.spec.all_trials
+    present = PresentSpec(sweep.first)
+    for change, _ in Ledger(keep_epochs=False).follow(log):
+        present.observe(change)
+    return present.all_trials

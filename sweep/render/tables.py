@@ -416,6 +416,15 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
             yield f"{one.sweep}: the best was {', '.join(places)}"
 
 
+def space_lines(ranking: Ranking) -> Iterator[str]:
+    """Yield what a change of the space means for the lines of `efficiency_lines`; nothing if it was not changed."""
+    if ranking.other_space:
+        yield (
+            "the space was changed: the random orders mix configurations of different spaces, and do not show what a "
+            "random search would have found"
+        )
+
+
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
     """Yield how well the rungs of a sweep rank: a line for each objective, and one where a rung ranks poorly."""
     for metric in dict.fromkeys(one.metric for one in ranks):

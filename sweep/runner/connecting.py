@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from typing import Literal
 
 from sweep import backends, interruption
 from sweep.analysis.live_status import Standing
@@ -43,8 +44,7 @@ def backend(
         import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
     devices = planning.devices(spec, options.simulated_gpus)
-    bounds = (spec.resources.max_concurrent, options.max_concurrent)
-    most = min((bound for bound in bounds if isinstance(bound, int)), default=None)
+    most = find_most(spec.resources.max_concurrent, options)
     start = cluster.Start(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
@@ -70,6 +70,12 @@ def backend(
         with found.shared(job, devices), backends.messages_sent(job):
             view.step("starting workers: they import the code, load the data, and build the first model")
             yield trains
+
+
+def find_most(max_concurrent: int | Literal["auto"], options: Options) -> int | None:
+    """Return the limit on concurrent trials by the sweep file and the options; None without any."""
+    bounds = (max_concurrent, options.max_concurrent)
+    return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
 
 def count_concurrent_trials(address: str, devices: Devices, asked: Resources) -> int:
@@ -157,6 +163,9 @@ class Inline:
                     together = self._train(driver, group, found, together)
             finally:
                 group.close()
+
+    def limit(self, most: int | None) -> None:
+        """Do nothing: this process trains one trial at a time."""
 
     def at_once(self, gpus: float) -> int:
         """Return 1: this process trains one trial, or one group of trials, at a time."""

@@ -12,19 +12,35 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import assert_never
 
 from msgspec import structs
 
+from sweep.analysis.present_spec import PresentSpec
 from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    ConfigurationsEnqueued,
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    SteeringEvent,
+    SweepChanged,
+    TrialEnded,
+    TrialStarted,
+    Value,
+)
 from sweep.progress import UnitReports
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.steering import Request, make_event
+from sweep.runner.methods import can_change_space
+from sweep.runner.steering import Position, Request, find_user, make_change, make_event, make_id
 from sweep.runner.trials import (
     AuxiliaryTrials,
     NextTrial,
@@ -37,9 +53,11 @@ from sweep.runner.trials import (
     Upcoming,
 )
 from sweep.schedulers import Scheduler
-from sweep.searchers import Searcher
+from sweep.schedulers.early_termination import build_scheduler
+from sweep.searchers import Queueing, Searcher, SpaceChanging
 from sweep.searchers.population import Population
-from sweep.spec import Spec
+from sweep.spec import Spec, changes
+from sweep.store import log as store_log
 from sweep.store.ledger import (
     Change,
     Ended,
@@ -71,6 +89,7 @@ class Hooks:
     at_once: Callable[[float], int] = lambda gpus: count_parts(1.0, gpus)  # trials at once with so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # see `Order`
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
+    changed: Callable[[Spec], None] = lambda spec: None  # called when a person has changed the sweep
     inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
     memo: Memo | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
@@ -97,6 +116,8 @@ class Coordinator:
         self._scheduler = scheduler
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
+        self._present = PresentSpec(spec)
+        self._observed = 0  # number of events so far
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
         self._units = None if spec.minutes is None else UnitReports(spec.length)
         self._limits = Limits(spec)
@@ -106,11 +127,12 @@ class Coordinator:
         self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
-        self._upcoming = Upcoming(searcher, self._limits.cap)
+        self._upcoming = Upcoming(searcher, self._limits.cap, self._present.is_added)
         self._population = searcher if isinstance(searcher, Population) else None
         self._pauses = Pauses(searcher, scheduler, self._open)
         self._resumed = False
         self._is_open = False  # the whole log has been replayed
+        self._began: Spec | None = None  # the sweep when this session began
         self._all_started = False  # the searcher has no more trials, or the cap is reached
         self._confirming = False  # the search has ended; its limits no longer apply
         self.completed = 0
@@ -118,6 +140,11 @@ class Coordinator:
         self._stop_asked = False  # by the user
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot continue now, through no fault of its own
+
+    @property
+    def spec(self) -> Spec:
+        """The sweep as the events so far have it."""
+        return self._spec
 
     @property
     def exhausted(self) -> bool:
@@ -136,7 +163,7 @@ class Coordinator:
     @property
     def left(self) -> int | None:
         """Number of trials that may still be started or resumed; None if unknown."""
-        total = self._spec.all_trials
+        total = self._present.all_trials
         return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
 
     @property
@@ -149,19 +176,32 @@ class Coordinator:
         self._resumed = True
         return self._learn(event)
 
-    def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False, confirming: bool = False) -> int:
+    def open(
+        self,
+        events: Iterable[Event] = (),
+        *,
+        retry_failed: bool = False,
+        confirming: bool = False,
+        settings: Mapping[str, Value] | None = None,
+    ) -> int:
         """Start a session, after replaying ``events``, and return the number of failed trials that will be retried.
 
         Arguments:
             events: earlier events that `recall` has not been called with.
             retry_failed: whether to retry all trials that failed.
             confirming: whether to run only the confirmation and leave the search as it is.
+            settings: changes of the sweep that hold from now on; see `SweepChanged`.
+
+        Raises:
+            RefusedError: if the sweep cannot change like this.
         """
         self._confirming = confirming
         for event in events:
             self.recall(event)
+        change = self._make_change(settings or {})
         self._is_open = True
-        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION)])
+        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change])
+        self._began = self._spec
         ends = [self._recovered(trial) for trial in self._open.values()]
         self._emit([end for end in ends if end])
         failed: list[int] = []
@@ -232,7 +272,7 @@ class Coordinator:
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
             started = self._auxiliary.confirmation()
-        return None if started is None else StartTrial(started)
+        return None if started is None else StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
         chosen = self._upcoming.choose(worker)
@@ -241,6 +281,48 @@ class Coordinator:
         place, params = chosen
         parent = self._population.parent(place) if self._population else None
         return self._auxiliary.searched(place, params, parent)
+
+    def _steer(self, event: SteeringEvent) -> None:
+        """Act on what a person did, now or in an earlier session."""
+        if isinstance(event, ConfigurationsEnqueued) and isinstance(self._searcher, Queueing):
+            self._searcher.enqueue(event.configurations)
+            self._upcoming.forget()
+        elif isinstance(event, SweepChanged):
+            self._change(self._present.spec)
+
+    def _change(self, after: Spec) -> None:
+        """Go on with a changed sweep."""
+        before, self._spec = self._spec, after
+        self._terms = Terms(after)
+        self._objective, self._target = after.objectives[0], after.metrics[0].target
+        if self._target != before.metrics[0].target:
+            for trial in self._open.values():
+                self._terms.meet_target(trial)
+        self._auxiliary.change(after, self._terms)
+        self._limits.change(after)
+        self._watch.change(after.resources)
+        self._upcoming.change(self._limits.cap)
+        if after.space != before.space and isinstance(self._searcher, SpaceChanging):
+            self._searcher.change_space(after.space)
+            self._upcoming.forget()
+        if after.early_terminate != before.early_terminate:
+            self._change_rule(after)
+        if self._is_open:
+            self._hooks.changed(after)
+
+    def _change_rule(self, after: Spec) -> None:
+        """Apply another stopping rule from now on; it knows all that was reported before."""
+        self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.epochs)
+        ledger = Ledger(keep_epochs=False)
+        for event in islice(store_log.read(self._log.path), self._observed):
+            change = ledger.observe(event)
+            heard = number_in_search(change)
+            if heard and not _was_reopened(change):
+                self._scheduler.observe(heard)
+        self._pauses = Pauses(self._searcher, self._scheduler, self._open)
+        for trial in self._open.values():
+            if trial.state.place is not None and not trial.state.reopened:
+                trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
         """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
@@ -472,7 +554,19 @@ class Coordinator:
         """
         if request.id in self._ledger.requests:
             return True
-        return self._emit([make_event(request, self._spec.name, self._ledger)])
+        return self._emit([make_event(request, self._position())])
+
+    def _position(self) -> Position:
+        name, address = self._spec.name, self._log.path.parent.name
+        changes_space = can_change_space(self._searcher)
+        return Position(name, address, self._ledger, self._present, changes_space, self._began)
+
+    def _make_change(self, settings: Mapping[str, Value]) -> list[Event]:
+        """Return the event by which a session begins with changed settings; none if nothing changes."""
+        after = changes.apply_settings(self._spec, settings) if settings else self._spec
+        if after == self._spec:
+            return []
+        return [make_change(after, self._position(), "", make_id(), find_user())]
 
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
@@ -481,7 +575,9 @@ class Coordinator:
         backend gave up.
         """
         asked = self._stop_asked
-        late = asked and self._auxiliary.complete()  # the request came too late: nothing was left to stop
+        late = asked and self._auxiliary.complete(
+            self._present.all_trials
+        )  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)
@@ -598,16 +694,19 @@ class Coordinator:
     def _learn(self, event: Event) -> Change:
         """Update all state with one event, new or replayed; return the resulting change."""
         change = self._ledger.observe(event)
+        self._present.observe(change)
         self._auxiliary.observe(change)
         verdict, heard = None, number_in_search(change)
-        has_ended_before = not isinstance(change, SessionChange | Steered) and change.trial.reopened
-        if heard and not has_ended_before:
+        if heard and not _was_reopened(change):
             for translated in [heard] if self._units is None else self._units.translate(heard):
                 self._searcher.observe(translated)
                 verdict = self._scheduler.observe(translated) or verdict
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
+        if isinstance(change, Steered):
+            self._steer(change.event)
+        self._observed += 1
         if isinstance(change, Reported):
             self._update_after_epoch(change, verdict, in_search=heard is not None)
         else:
@@ -674,3 +773,8 @@ class Coordinator:
         if end is None and not state.paused:
             return self._pauses.end(trial, facts)
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+
+
+def _was_reopened(change: Change) -> bool:
+    """Return whether a change is about a trial that had failed for good; scheduler and searcher do not hear of it."""
+    return not isinstance(change, SessionChange | Steered) and change.trial.reopened

@@ -37,15 +37,7 @@ class Limits:
     """Watches events for reasons to stop the sweep."""
 
     def __init__(self, spec: Spec) -> None:
-        self._objective = spec.objectives[0]
-        self._target = spec.metrics[0].target
-        self._budget = spec.budget
-        caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
-        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
-        self._patience = spec.stop_when.no_improvement if spec.stop_when else None
-        self._max_failures = spec.max_failures
-        self._highest_price = 0.0 if spec.resources.price is None else prices.find_price_bounds(spec.resources.price)[1]
-        self._bounds = analysis.BudgetLimits.of(spec)
+        self._set_limits(spec)
         self._earlier_s = 0.0  # driving time of earlier sessions
         self._session_s = 0.0  # driving time of this session
         self._is_timed = False  # the log has the driver's own clock for this session
@@ -59,12 +51,27 @@ class Limits:
         self._last_failure = ""
         self._alike = 0  # failures in a row, regardless of parameters and for the last reason
         self._best_loss: float | None = None
-        self._hit: tuple[float, str] | None = None  # best loss that reached the target, and the message
+        self._best_report: tuple[float, EpochReported] | None = None  # the report with the best loss, and that loss
+
+    def _set_limits(self, spec: Spec) -> None:
+        self._objective = spec.objectives[0]
+        self._target = spec.metrics[0].target
+        self._budget = spec.budget
+        caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
+        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
+        self._patience = spec.stop_when.no_improvement if spec.stop_when else None
+        self._max_failures = spec.max_failures
+        self._highest_price = 0.0 if spec.resources.price is None else prices.find_price_bounds(spec.resources.price)[1]
+        self._bounds = analysis.BudgetLimits.of(spec)
+
+    def change(self, spec: Spec) -> None:
+        """Go on counting with other limits."""
+        self._set_limits(spec)
 
     @property
     def reached(self) -> str | None:
         """The limit that is reached, as a reason to stop; None if there is none."""
-        return (self._hit and self._hit[1]) or self._spent() or self._plateau() or self._at_fault()
+        return self._hit() or self._spent() or self._plateau() or self._at_fault()
 
     def drive(self, session_s: float, under_way_s: float) -> None:
         """Set this session's driving time, and the time that running trials have trained since their last reports."""
@@ -93,9 +100,18 @@ class Limits:
             self._cost += event.measures.get(COST, 0.0)
             self._gpu_s += self._bounds.gpu_s(event)
         loss = self._objective.loss(event.metrics)
-        reached = self._objective.reached(self._target, event.metrics)
-        if loss is not None and reached and (self._hit is None or loss < self._hit[0]):
-            self._hit = loss, f"{reached} in trial {event.trial}"
+        if loss is None or self._objective.violated(event.metrics):
+            return
+        if self._best_report is None or loss < self._best_report[0]:
+            self._best_report = loss, event
+
+    def _hit(self) -> str | None:
+        """Return that the target is reached, and by which trial."""
+        if self._best_report is None:
+            return None
+        _, best = self._best_report
+        reached = self._objective.reached(self._target, best.metrics)
+        return f"{reached} in trial {best.trial}" if reached else None
 
     def _finish(self, trial: TrialState, event: TrialEnded) -> None:
         if event.status is Status.FAILED:
@@ -190,6 +206,10 @@ class Timeouts:
         self._running: dict[int, _Running] = {}
         self._spent_s: dict[int, float] = {}  # by trials that began earlier and have not ended
         self._longest_first_s: float | None = None
+
+    def change(self, resources: Resources) -> None:
+        """Go on with other limits on the time of trials."""
+        self._hours, self._minutes = resources.trial_hours, resources.epoch_minutes
 
     @property
     def session_s(self) -> float:

@@ -9,6 +9,7 @@ learns from the same trials.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import ParamSpec, TypeVar
@@ -16,14 +17,15 @@ from typing import ParamSpec, TypeVar
 from msgspec import structs
 
 from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
-from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded
+from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import load_part
 from sweep.progress import UnitReports
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
-from sweep.searchers import Factory, Searcher
+from sweep.searchers import Factory, Queueing, Searcher, SpaceChanging
 from sweep.searchers.points import first_new, uniform_draws, uniform_numbers
 from sweep.space import Space
+from sweep.space.domains import key
 from sweep.space.early_terminate import Own
 from sweep.space.initial_points import complete_starts, on_grid
 from sweep.space.objectives import Objective
@@ -38,25 +40,61 @@ from sweep.store.sweep_info import EarlierSweep
 from sweep.text import did_you_mean
 
 
-class StartingPoints:
-    """Suggests ``first`` in the first trials, then asks ``inner``."""
+class PlannedPoints:
+    """Suggests ``first`` in the first trials, and what a person adds in the next ones; otherwise asks ``inner``."""
 
     def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
-        self._inner = inner
-        self._first = first
+        self.inner = inner
+        self._planned: dict[int, Params] = dict(enumerate(first))  # by trial
+        self._added: set[str] = set()  # keys of what a person has added
+        self._started: set[int] = set()
 
     @property
     def foresees(self) -> bool:
-        return self._inner.foresees
+        return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        return self._inner.learn(past)
+        return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
-        return self._first[number] if number < len(self._first) else self._inner.suggest(number)
+        if number in self._planned:
+            return self._planned[number]
+        before = 0
+        if self.inner.foresees:  # its suggestions are moved back by what was added, so that none is left out
+            before = sum(trial < number and key(self._planned[trial]) in self._added for trial in self._planned)
+        return self.inner.suggest(number - before)
 
     def observe(self, event: Event) -> None:
-        self._inner.observe(event)
+        if isinstance(event, TrialStarted):
+            self._started.add(event.trial)
+        self.inner.observe(event)
+
+    def enqueue(self, configurations: Sequence[Params]) -> None:
+        """Suggest these next, after those that were added earlier."""
+        added = {key(one): one for one in configurations}
+        waiting = self._take_back()
+        ahead = [one for one in waiting if key(one) in self._added]
+        others = [one for one in waiting if key(one) not in self._added and key(one) not in added]
+        self._added |= added.keys()
+        self._hand_out([*ahead, *added.values(), *others])
+
+    def change_space(self, space: Space) -> None:
+        """Go on in another space. Raises `TypeError` if the searcher cannot."""
+        if not isinstance(self.inner, SpaceChanging):
+            raise TypeError(f"{type(self.inner).__name__} has no change_space")
+        self.inner.change_space(space)
+        self._hand_out([one for one in self._take_back() if space.has(one)])
+
+    def _take_back(self) -> list[Params]:
+        """Return what is planned for trials that have not started, in their order, and forget it."""
+        waiting = [trial for trial in sorted(self._planned) if trial not in self._started]
+        return [self._planned.pop(trial) for trial in waiting]
+
+    def _hand_out(self, points: Iterable[Params]) -> None:
+        """Plan points for the next trials that have not started."""
+        free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
+        for trial, point in zip(free, list(points), strict=False):
+            self._planned[trial] = point
 
 
 def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
@@ -82,36 +120,48 @@ class Repeated:
     """
 
     def __init__(self, inner: Searcher, repeats: int) -> None:
-        self._inner = inner
+        self.inner = inner
         self._repeats = repeats
         self._ledger = Ledger()
         self._heard: dict[int, int] = {}  # last epoch of each configuration that the inner searcher has observed
 
     @property
     def foresees(self) -> bool:
-        return self._inner.foresees
+        return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from past trials; each counts separately, as if it were the mean of a configuration."""
-        return self._inner.learn(past)
+        return self.inner.learn(past)
+
+    def enqueue(self, configurations: Sequence[Params]) -> None:
+        """Suggest all repeats of these next."""
+        if not isinstance(self.inner, Queueing):
+            raise TypeError(f"{type(self.inner).__name__} has no enqueue")
+        self.inner.enqueue(configurations)
+
+    def change_space(self, space: Space) -> None:
+        """Go on in another space; configurations of which a repeat has started keep the others."""
+        if not isinstance(self.inner, SpaceChanging):
+            raise TypeError(f"{type(self.inner).__name__} has no change_space")
+        self.inner.change_space(space)
 
     def suggest(self, number: int) -> Params | None:
         configuration = number // self._repeats
         started = self._trials(configuration)
-        return started[0].params if started else self._inner.suggest(configuration)
+        return started[0].params if started else self.inner.suggest(configuration)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial, start):
                 configuration = trial.number // self._repeats
                 if len(self._trials(configuration)) == 1:
-                    self._inner.observe(structs.replace(start, trial=configuration, repeat=0))
+                    self.inner.observe(structs.replace(start, trial=configuration, repeat=0))
             case Ended(trial, end) | Interrupted(trial, end) if trial.paused or trial.ended is not None:
                 configuration = trial.number // self._repeats
                 trials = self._trials(configuration)
                 if len(trials) == self._repeats and all(one.paused or one.ended is not None for one in trials):
                     for summary in _summaries(configuration, trials, end, self._heard.get(configuration, 0)):
-                        self._inner.observe(summary)
+                        self.inner.observe(summary)
                         if isinstance(summary, EpochReported):
                             self._heard[configuration] = summary.epoch
             case _:
@@ -171,7 +221,7 @@ def _over_configurations(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
     if not isinstance(method, str):
-        return _begin_with(method(space, objectives, seed), starting_points(space, start_with, seed))
+        return PlannedPoints(method(space, objectives, seed), starting_points(space, start_with, seed))
     used = METHODS.get(method)
     if used is None or not used.is_standalone:
         known = [one.name for one in METHODS.values() if one.is_standalone]
@@ -182,14 +232,17 @@ def _over_configurations(
     make_searcher = used.load_searcher()
     if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
-        return _begin_with(inner, starting_points(space, start_with, seed))
+        return PlannedPoints(inner, starting_points(space, start_with, seed))
     first = on_grid(space, start_with) if used.enumerates else starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)
     return stream
 
 
-def _begin_with(searcher: Searcher, first: Sequence[Params]) -> Searcher:
-    return StartingPoints(searcher, first) if first else searcher
+def can_change_space(searcher: Searcher) -> bool:
+    """Return whether a searcher, or the one inside of it, can go on in another space."""
+    while isinstance(searcher, PlannedPoints | Repeated):
+        searcher = searcher.inner
+    return isinstance(searcher, SpaceChanging)
 
 
 Given = ParamSpec("Given")

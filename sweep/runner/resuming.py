@@ -1,31 +1,23 @@
 """Finds an existing sweep and how it was run, and decides what may change when it is resumed.
 
-`resume --set` and `run FILE --or-resume` both compare the resolved sweep file before and after.
+`resume --set` and `run FILE --or-resume` both make a change of the sweep, as `change` does, by the rules of
+`sweep.spec.changes`. It is logged when the session begins.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeGuard
 
 from sweep.errors import Problem, RefusedError, StoreError, refuse
 from sweep.events import Value
-from sweep.spec import Spec, parse_spec
-from sweep.spec.validation import flow
+from sweep.spec import Spec, changes, parse_spec
+from sweep.spec.changes import Difference, find_differences
+from sweep.store import log
 from sweep.store.folder import ResultsFolder
-from sweep.text import shortened
-
-CHANGEABLE = (
-    *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
-    *("confirm", "description", "notify"),
-    *("checkpoint", "resources.max_concurrent", "resources.max_share"),
-    *("resources.trial_hours", "resources.epoch_minutes"),
-)
-"""Keys that change when a sweep ends or how it is run, but not what has been trained."""
+from sweep.store.sweep_info import SweepInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,81 +25,71 @@ class ResumableSweep:
     """An existing sweep that can be resumed."""
 
     folder: ResultsFolder
-    spec: Spec
+    spec: Spec  # as it is to be from now on
+    present: Spec  # as it is
+    first: Spec  # as it was before the changes in its log
     import_folders: tuple[Path, ...]
     working_folder: Path
     simulated_gpus: int | None
     memo: bool  # whether results of earlier sweeps are reused, as `run` was asked
     file: Mapping[str, Value] | None = None  # the resolved file as it is now, if the sweep is resumed from it
 
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A key whose values differ in two resolved sweep files; None stands for a missing key."""
-
-    keys: tuple[str | int, ...]
-    before: Value
-    after: Value
-
     @property
-    def path(self) -> str:
-        """The key as `--set` accepts it."""
-        return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
-
-    @property
-    def is_changeable(self) -> bool:
-        """True if a sweep that has begun can continue with the change."""
-        return any(self.path == known or self.path.startswith(f"{known}.") for known in CHANGEABLE)
-
-
-def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
-    """Yield the differences of two resolved sweep files.
-
-    Mappings are compared key by key, and lists of equally many mappings item by item.
-    """
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            yield from find_differences(before.get(key), after.get(key), (*keys, key))
-    elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
-        for at, pair in enumerate(zip(before, after, strict=True)):
-            yield from find_differences(*pair, (*keys, at))
-    elif json.dumps(before) != json.dumps(after):  # as text, because 1 and 1.0 train differently
-        yield Difference(keys, before, after)
-
-
-def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
-    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    def settings(self) -> Mapping[str, Value]:
+        """The change that is to be logged when the sweep is resumed; empty for none."""
+        return changes.make_settings(self.present, self.spec)
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
-    """Return a sweep with changes to `CHANGEABLE` keys.
+    """Return a sweep with changes to `changes.CHANGEABLE` keys.
 
     Raises:
         UnknownNameError: if there is no such sweep.
         RefusedError: if another key is changed.
         StoreError: if its sweep.json is damaged.
     """
-    folder = ResultsFolder.open(results, sweep)
+    reopened = open_sweep(ResultsFolder.open(results, sweep))
+    if not assignments:
+        return reopened
+    spec = changes.with_assignments(reopened.spec, assignments, str(reopened.folder.info))
+    changes.check_change(reopened.spec, spec, "--set ")
+    return replace(reopened, spec=spec)
+
+
+def open_sweep(folder: ResultsFolder) -> ResumableSweep:
+    """Return the sweep in a folder as it is now. Raises `StoreError` if its sweep.json is damaged."""
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    spec = parse_spec(info.spec_text, str(folder.info))
-    if assignments:
-        before = spec.to_json_dict()
-        spec = parse_spec(
-            info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
-        )
-        refuse(_problems(find_differences(before, spec.to_json_dict()), "--set "), RefusedError)
+    first = parse_spec(info.first_spec_text, str(folder.info))
+    settings = [change.settings for change in log.read_changes(folder.log)]
+    spec = changes.apply_all(first, settings, str(folder.log))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
-    return ResumableSweep(folder, spec, there, info.working_folder, info.simulated_gpus, info.memo)
+    return ResumableSweep(folder, spec, spec, first, there, info.working_folder, info.simulated_gpus, info.memo)
+
+
+def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
+    """Update sweep.json after a change, which the log already has."""
+    info = folder.read_info()
+    changed = change_info(info, spec)
+    if changed.content != info.content:
+        folder.write_info(changed)
+
+
+def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
+    """Return a sweep.json with the present spec. The one from which the changes in the log follow stays, too."""
+    now = spec.to_json_dict()
+    if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
+        return info
+    return info.changed(spec=now, first_spec=info.first_spec, file=info.file)
 
 
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
     """Return the sweep named in a sweep file with the changes of that file, and a line for each change.
 
-    Changes made by ``resume --set`` stay, unless the file's value has changed since the sweep began or was last resumed
-    from the file.
+    Changes made otherwise stay, unless the file's value has changed since the sweep began or was last resumed from the
+    file.
 
     Raises:
         RefusedError: listing all changes that are not possible; otherwise see `reopen`.
@@ -122,16 +104,37 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
     if not spec.names_first_rung:
         now["early_terminate"] = _with_earlier_first_rung(now["early_terminate"], before["early_terminate"])
     found = list(find_differences(before, now))
-    if simulated_gpus != reopened.simulated_gpus:
-        found.append(Difference(("--simulate-gpus",), reopened.simulated_gpus, simulated_gpus))
-    refuse(_problems(found, f"{file}: "), RefusedError)
     content = reopened.spec.to_json_dict()
     for one in found:
-        first, *rest = one.keys
-        content[str(first)] = _replace_value(content.get(str(first)), rest, one.after)
-    text = json.dumps(_without_nulls(content))
-    lines = [f"{file}: {one.path} is {_shown(one.after)} from now on; it was {_shown(one.before)}" for one in found]
-    return replace(reopened, spec=parse_spec(text, str(file)), file=_without_nulls(now)), lines
+        keys_to_replace, value = _find_replacement(one, now)
+        first, *rest = keys_to_replace
+        content[str(first)] = _replace_value(content.get(str(first)), rest, value)
+    refuse(_list_problems(found, reopened, simulated_gpus, file), RefusedError)
+    wanted = parse_spec(json.dumps(_without_nulls(content)), str(file))
+    changes.check_change(reopened.spec, wanted, f"{file}: ")
+    lines = [f"{file}: {one.describe()}" for one in found]
+    return replace(reopened, spec=wanted, file=_without_nulls(now)), lines
+
+
+def _list_problems(
+    found: Sequence[Difference], sweep: ResumableSweep, simulated_gpus: int | None, file: Path
+) -> list[Problem]:
+    """Return a problem for each key that cannot change, of the file or of the options."""
+    differences = list(found)
+    if simulated_gpus != sweep.simulated_gpus:
+        differences.append(Difference(("--simulate-gpus",), sweep.simulated_gpus, simulated_gpus))
+    return list(changes.list_fixed_keys(differences, f"{file}: "))
+
+
+def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
+    """Return the keys and the value by which a difference is taken over: of a parameter or a rule, its whole block."""
+    if one.keys[0] == "early_terminate":
+        return ("early_terminate",), now["early_terminate"]
+    if one.keys[0] != "parameters":
+        return one.keys, one.after
+    parameters = now["parameters"]
+    block = parameters.get(str(one.keys[1])) if isinstance(parameters, dict) else None
+    return one.keys[:2], block
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
@@ -159,22 +162,6 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
     return {**mapping, str(first): _replace_value(mapping.get(str(first)), rest, value)}
 
 
-def _problems(found: Iterator[Difference] | Sequence[Difference], where: str) -> Iterator[Problem]:
-    """Yield a problem for each change that is not possible; the last one has the hint."""
-    wrong = [one for one in found if not one.is_changeable]
-    for at, one in enumerate(wrong, start=1):
-        what = f"is {_shown(one.after)}, but the sweep began with {_shown(one.before)}"
-        hint = (
-            f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
-            "that stay the same are answered from this one"
-        )
-        yield Problem(f"{where}{one.path}", what, hint if at == len(wrong) else "")
-
-
-def _shown(value: Value) -> str:
-    return "not set" if value is None else shortened(flow(value), 100)
-
-
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
 ) -> ResumableSweep:
@@ -184,5 +171,5 @@ def reopen_to_confirm(
     """
     known = reopen(results, sweep).spec.confirm
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
-    changes = [f"confirm.{key}={value}" for key, value in given.items() if value is not None]
-    return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes])
+    changes_of_confirm = [f"confirm.{key}={value}" for key, value in given.items() if value is not None]
+    return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes_of_confirm])

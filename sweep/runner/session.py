@@ -29,6 +29,7 @@ from sweep.runner import (
     methods,
     planning,
     restoring,
+    resuming,
     steering_requests,
     stop_requests,
     without_effect,
@@ -64,6 +65,8 @@ class SweepSource:
     import_folders: Sequence[Path]  # searched for its modules
     working_folder: Path = field(default_factory=Path.cwd)  # the working folder of trials at their start
     given: object = None  # the class or function itself, if it cannot be imported from a module
+    first: Spec | None = None  # of a sweep that is resumed: as it was before the changes in its log
+    settings: Mapping[str, Value] = field(default_factory=dict)  # what is to change when it is resumed
     file: Mapping[str, Value] | None = None  # see `ResumableSweep`
 
 
@@ -132,6 +135,8 @@ def resume_sweep(
         import_folders=sweep.import_folders,
         working_folder=sweep.working_folder,
         given=given,
+        first=sweep.first,
+        settings=sweep.settings,
         file=sweep.file,
     )
     with ending.heeded(before):
@@ -174,7 +179,10 @@ class Session:
 
         if self.spec.confirm is not None and not outcome.interrupted:
             if outcome.stopped and not self.options.confirming and not is_over():
-                confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
+                present = resuming.open_sweep(self.folder)
+                training = replace(self.training, spec=present.spec, first=present.first, settings={})
+                options = replace(self.options, confirming=True)
+                confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:
                 restoring.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
@@ -190,7 +198,7 @@ class Session:
             _clean(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
-                note_changes(folder, self.training, view.say)
+                note_source(folder, self.training, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
                         spec, source = self.spec, self.training.source
@@ -251,11 +259,12 @@ class Session:
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, report what was reused, and return the outcome."""
         spec, options, ending = self.spec, self.options, self.ending
+        first = self.training.first or spec
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
-        searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
-        methods.learn_warm_start(searcher, info.warm_start, view.say, spec)
-        scheduler = methods.scheduler(spec, job.import_folders)
+        searcher = methods.searcher(first, job.import_folders, first.trials_each)
+        methods.learn_warm_start(searcher, info.warm_start, view.say, first)
+        scheduler = methods.scheduler(first, job.import_folders)
         keeper = CheckpointKeeper(folder.path, spec)
         answers = _Answers()
         data = _Data(spec.name)
@@ -278,6 +287,7 @@ class Session:
                 tick=ending.obey,
                 say=view.say,
                 share=partial(backends.write_shares, job),
+                changed=partial(self._take_over, folder, backend),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
@@ -285,7 +295,7 @@ class Session:
                 memo=Memo(folder, info, spec.objectives[0], view.say) if self._uses_memo() else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
-            coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
+            coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
             view.replay(self._replay(coordinator, keeper, data))
             keeper.begin()
             followers = ExitStack()
@@ -294,10 +304,7 @@ class Session:
                 for follower in self._list_followers():
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # after this line the log records this session
-                again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
-                if options.retry_failed:
-                    view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
-                steering_requests.carry_out_requests(folder, coordinator.steer)  # left by a session that was killed
+                self._open(coordinator, folder, view)
                 try:
                     if not coordinator.stopping:
                         backend.train(coordinator)
@@ -311,6 +318,22 @@ class Session:
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
                     keeper.close()
         return self._conclude(coordinator, view, answers, full=full, ended=ended)
+
+    def _open(self, coordinator: Coordinator, folder: ResultsFolder, view: View) -> None:
+        """Start the session: log its changes, and carry out the requests that a killed session has left."""
+        options = self.options
+        again = coordinator.open(
+            retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
+        )
+        note_spec(folder, coordinator.spec, self.training.file)
+        if options.retry_failed:
+            view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
+        steering_requests.carry_out_requests(folder, coordinator.steer)
+
+    def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
+        """Take over a change of the sweep that the log has."""
+        resuming.write_present_spec(folder, spec)
+        backend.limit(connecting.find_most(spec.resources.max_concurrent, self.options))
 
     def _list_followers(self) -> list[Callable[[ResultsFolder], AbstractContextManager[object]]]:
         """Return what makes each reader of the log: of the tables, of notices, and those of the options."""
@@ -333,7 +356,7 @@ class Session:
         ``full`` is why the tables could not be written, and ``ended`` what `Coordinator.close` has returned. Raises the
         error that has ended the sweep, if there was one.
         """
-        spec = self.spec
+        spec = coordinator.spec
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
@@ -423,19 +446,28 @@ def describe_source(source: Source) -> dict[str, object]:
     }
 
 
-def note_changes(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
-    """Update sweep.json if the sweep is resumed with other limits, other code or other versions of packages."""
+def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
+    """Update sweep.json if the sweep is resumed with other code or other versions of packages."""
     info = folder.read_info()
-    now = info.changed(spec=training.spec.to_json_dict(), source=describe_source(training.source))
+    now = info.changed(source=describe_source(training.source))
     if folder.log.exists():
         now = now.changed(provenance=sweep_info.provenance(training.import_folders[0]))
     if info.is_mixed or info.identity != now.identity:
         now = now.changed(source={**now.source, "changed": True})  # its trials must not answer trials of other sweeps
         if not info.is_mixed:
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    file = info.file if training.file is None else training.file
-    if (now.spec, now.source, file) != (info.spec, info.source, info.file):
-        folder.write_info(info.changed(spec=now.spec, source=now.source, file=file))
+    if now.source != info.source:
+        folder.write_info(info.changed(source=now.source))
+
+
+def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
+    """Update sweep.json if the sweep was changed, which the log already has; ``file`` is that of `SweepSource`."""
+    info = folder.read_info()
+    now = resuming.change_info(info, spec)
+    if file is not None and file != info.file:
+        now = now.changed(file=file)
+    if now.content != info.content:
+        folder.write_info(now)
 
 
 def note_other_code(folder: ResultsFolder) -> None:

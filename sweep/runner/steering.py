@@ -9,13 +9,34 @@ from __future__ import annotations
 import getpass
 import time
 import uuid
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from sweep.errors import UnknownNameError
-from sweep.events import NoteWritten, SteeringEvent, TrialStarred
+from sweep.analysis.present_spec import PresentSpec
+from sweep.errors import Problem, RefusedError, UnknownNameError, refuse
+from sweep.events import (
+    ConfigurationsEnqueued,
+    NoteWritten,
+    Params,
+    SteeringEvent,
+    SweepChanged,
+    TrialStarred,
+    Value,
+    convert_from_json_types,
+    convert_to_json_types,
+)
+from sweep.space.domains import key
+from sweep.spec import Spec, changes
+from sweep.spec.configurations import read_configurations
+from sweep.spec.validation import Document, describe_value
 from sweep.store.ledger import Ledger
+from sweep.text import counted
+
+COMMAND = "add"
+"""Source of a configuration that was typed."""
 
 
 class Note(Struct, frozen=True, tag=True):
@@ -32,7 +53,25 @@ class Star(Struct, frozen=True, tag=True):
     starred: bool = True
 
 
-Act: TypeAlias = Note | Star
+class Add(Struct, frozen=True, tag=True):
+    """Try these configurations next; ``source`` is where they come from, for messages."""
+
+    configurations: tuple[Any, ...]  # as given, each a mapping; as JSON types of `sweep.events`
+    source: str
+
+    @classmethod
+    def of(cls, configurations: list[dict[str, Value]], source: str) -> Add:
+        """Return the act of adding configurations."""
+        return cls(tuple(map(convert_to_json_types, configurations)), source)
+
+
+class Change(Struct, frozen=True, tag=True):
+    """Change keys of the sweep file, by assignments as those of `--set`."""
+
+    assignments: tuple[str, ...]
+
+
+Act: TypeAlias = Note | Star | Add | Change
 """What a person may do."""
 
 
@@ -46,10 +85,15 @@ class Request(Struct, frozen=True):
 
 def make_request(act: Act) -> Request:
     """Return a new request by the present user."""
-    return Request(uuid.uuid4().hex[:12], _find_user(), act)
+    return Request(make_id(), find_user(), act)
 
 
-def _find_user() -> str:
+def make_id() -> str:
+    """Return a new identifier of a request."""
+    return uuid.uuid4().hex[:12]
+
+
+def find_user() -> str:
     """Return the name of the user; "" if the system does not know it, as in some containers."""
     try:
         return getpass.getuser()
@@ -57,26 +101,125 @@ def _find_user() -> str:
         return ""
 
 
-def make_event(request: Request, sweep: str, ledger: Ledger) -> SteeringEvent:
-    """Return the event that carries out a request on a sweep whose log is folded in ``ledger``.
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What the log of a sweep says so far, and what else decides about a request."""
+
+    name: str  # of the sweep
+    address: str  # argument of commands that names it
+    ledger: Ledger
+    present: PresentSpec
+    searcher_changes: bool = True  # whether the searcher can go on in another space
+    began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
+
+    def observe(self, event: SteeringEvent) -> None:
+        """Take in an event that was logged."""
+        self.present.observe(self.ledger.observe(event))
+
+
+def make_event(request: Request, sweep: Position) -> SteeringEvent:
+    """Return the event that carries out a request.
 
     Raises:
+        InputError: with all mistakes.
         UnknownNameError: if the request is about a trial that has not started.
+        RefusedError: if the sweep cannot do it.
     """
     now = time.time()
     match request.act:
         case Note(text, trial):
-            _check_trial(trial, sweep, ledger)
+            _check_trial(trial, sweep)
             return NoteWritten(trial=trial, text=text, request=request.id, by=request.by, time=now)
         case Star(trial, starred):
-            _check_trial(trial, sweep, ledger)
+            _check_trial(trial, sweep)
             return TrialStarred(trial=trial, starred=starred, request=request.id, by=request.by, time=now)
+        case Add(configurations, source):
+            found = _read_additions(configurations, source, sweep)
+            return ConfigurationsEnqueued(configurations=found, request=request.id, by=request.by, time=now)
+        case Change(assignments):
+            after = changes.with_assignments(sweep.present.spec, assignments, sweep.name)
+            return make_change(after, sweep, "--set ", request.id, request.by)
 
 
-def _check_trial(trial: int | None, sweep: str, ledger: Ledger) -> None:
-    if trial is None or trial in ledger.trials:
+def make_change(after: Spec, sweep: Position, where: str, request: str, by: str) -> SweepChanged:
+    """Return the event that changes a sweep to ``after``. Raises `RefusedError` with all that cannot change."""
+    before = sweep.present.spec
+    changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
+    if sweep.began is not None:
+        changes.check_running(before, after, sweep.began, f"python -m sweep stop {sweep.address}", where)
+    settings = changes.make_settings(before, after)
+    if not settings:
+        raise RefusedError.one(sweep.name, "has these values already, there is nothing to change")
+    queue = [queued.params for queued in sweep.ledger.queue.values()]
+    dropped = tuple(params for params in queue if not after.space.has(params))
+    return SweepChanged(settings=settings, dropped=dropped, request=request, by=by, time=time.time())
+
+
+def list_added(event: SteeringEvent) -> tuple[Params, ...]:
+    """Return the configurations that an event has added."""
+    return event.configurations if isinstance(event, ConfigurationsEnqueued) else ()
+
+
+def list_dropped(event: SteeringEvent) -> tuple[Params, ...]:
+    """Return the added configurations that an event has dropped."""
+    return event.dropped if isinstance(event, SweepChanged) else ()
+
+
+def _check_trial(trial: int | None, sweep: Position) -> None:
+    trials = sweep.ledger.trials
+    if trial is None or trial in trials:
         return
     known = "no trial was started yet"
-    if ledger.trials:
-        known = f"it has trials {min(ledger.trials)} to {max(ledger.trials)}"
-    raise UnknownNameError.one(sweep, f"has no trial {trial}", known)
+    if trials:
+        known = f"it has trials {min(trials)} to {max(trials)}"
+    raise UnknownNameError.one(sweep.name, f"has no trial {trial}", known)
+
+
+def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tuple[Params, ...]:
+    """Return configurations as searchers choose them. Raises `InputError` or `RefusedError`."""
+    spec = sweep.present.spec
+    if spec.population is not None:
+        what = f"method {spec.method} trains one population, to which nothing can be added"
+        raise RefusedError.one(sweep.name, what, changes.ANOTHER_SWEEP)
+    document = Document(source)
+    known: list[Mapping[str, Value]] = []
+    for index, one in enumerate(given):
+        plain = convert_from_json_types(one)
+        if isinstance(plain, dict):
+            known.append(plain)
+        else:
+            document.mistake((index,), f"{describe_value(one)}, expected a mapping of parameters")
+    found = read_configurations(known, spec.space, (), document, numbered=source != COMMAND)
+    document.check()
+    refuse(_list_reasons(found, sweep), RefusedError)
+    return found
+
+
+def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
+    """Yield why configurations cannot be added."""
+    present = sweep.present
+    trials = {key(trial.params): trial.number for trial in reversed(sweep.ledger.trials.values())}
+    for index, params in enumerate(found):
+        where = sweep.name if len(found) == 1 else f"{sweep.name}: [{index}]"
+        if key(params) in trials:
+            number = trials[key(params)]
+            hint = f"failed trials are tried again by python -m sweep resume {sweep.address} --retry-failed"
+            yield Problem(where, f"this configuration is that of trial {number} already", hint)
+        elif present.is_known(params):
+            yield Problem(where, "this configuration was added already, and waits")
+    room = _count_room(sweep)
+    if room is not None and room < len(found):
+        cap = min(present.spec.caps)
+        what = f"is limited to {counted(cap, 'configuration')}, of which {room} may still be added"
+        hint = f"raise the limit first: python -m sweep change {sweep.address} --set run_cap={cap + len(found) - room}"
+        yield Problem(sweep.name, what, hint)
+
+
+def _count_room(sweep: Position) -> int | None:
+    """Return how many configurations the limits leave for additions; None if there are no limits."""
+    caps = sweep.present.spec.caps
+    if not caps:
+        return None
+    places = {trial.place for trial in sweep.ledger.trials.values() if trial.place is not None}
+    begun = len({place // sweep.present.spec.trials_each for place in places})
+    return max(min(caps) - begun - len(sweep.ledger.queue), 0)

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from sweep.analysis.present_spec import PresentSpec
 from sweep.errors import InputError, Problem, RefusedError, StoreError, SweepError, UnknownNameError
 from sweep.events import SteeringEvent
-from sweep.runner.steering import Act, Request, make_event, make_request
+from sweep.runner import methods, resuming
+from sweep.runner.steering import Act, Change, Position, Request, make_event, make_request
 from sweep.store import log as store_log
 from sweep.store import remote
 from sweep.store.disk import replacing, storing
@@ -87,14 +89,22 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 
 def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
-    ledger = Ledger(keep_epochs=False)
+    sweep = resuming.open_sweep(folder)
+    ledger, present = Ledger(keep_epochs=False), PresentSpec(sweep.first)
     for change, _ in ledger.follow(folder.log):
+        present.observe(change)
         event = change.event
         if isinstance(event, SteeringEvent) and event.request == request.id:
             return event  # a process has carried it out, and has ended since
-    made = make_event(request, folder.name, ledger)
+    changes_space = True
+    if ":" in sweep.first.method and isinstance(request.act, Change):
+        changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
+    position = Position(folder.name, folder.address, ledger, present, changes_space)
+    made = make_event(request, position)
     with Log(folder.log, copy=copy) as log:
         log.append([made])
+    position.observe(made)
+    resuming.write_present_spec(folder, present.spec)
     return made
 
 
@@ -191,7 +201,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
         try:
             if not steer(request):
                 return
-        except InputError as error:
+        except SweepError as error:  # also a mistake in an expression
             _answer(folder, request, error)
         with suppress(OSError):
             path.unlink()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -235,6 +235,14 @@ class Terms:
             return EarlyEnd(Status.COMPLETED, reached)
         return EarlyEnd(Status.PRUNED, verdict) if verdict else None
 
+    def meet_target(self, trial: OpenTrial) -> None:
+        """Let a trial of the search end at its present epoch if it has reached the target, which has changed."""
+        early = trial.early_end
+        if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
+            return
+        reached = self._objective.reached(self._target, trial.state.last)
+        trial.early_end = EarlyEnd(Status.COMPLETED, reached) if reached else None
+
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return the end of a trial, changed to an interruption if it failed and has retries left."""
         most = self._spec.retries
@@ -332,9 +340,17 @@ class AuxiliaryTrials:
         place = repeat * (self._spec.folds or 1) + (fold or 0)
         return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
 
-    def complete(self) -> bool:
-        """Return whether all trials and the confirmation have ended; False if the number of trials is unknown."""
-        trials, total = self._ledger.trials.values(), self._spec.all_trials
+    def change(self, spec: Spec, terms: Terms) -> None:
+        """Go on with a changed sweep."""
+        self._spec, self._terms = spec, terms
+        self._race = None
+
+    def complete(self, total: int | None) -> bool:
+        """Return whether all trials and the confirmation have ended; False if the number of trials is unknown.
+
+        ``total`` is the number of trials of the search and the baseline.
+        """
+        trials = self._ledger.trials.values()
         if total is None or any(one.ended is None for one in trials):
             return False
         begun = sum(one.role is not Role.CONFIRM for one in trials)
@@ -379,15 +395,28 @@ class Upcoming:
     structure it holds, else the first whose structure no other worker holds, else the first.
     """
 
-    def __init__(self, searcher: Searcher, cap: int | None) -> None:
+    def __init__(
+        self, searcher: Searcher, cap: int | None, is_added: Callable[[Params], bool] = lambda params: False
+    ) -> None:
+        """Initialize; ``is_added`` tells configurations that a person has added, which start before all others."""
         self._searcher = searcher
         self._cap = cap
+        self._is_added = is_added
         self._first = 0  # all trials before this one have started
         self._beyond: set[int] = set()  # later trials that have started as well
         self.exhausted = False  # the searcher has no more trials
         self._waiting: dict[int, Params] = {}  # parameters of the next trials, as far as suggested
         self._running: dict[int, tuple[str, str | None]] = {}  # worker and structure of each running trial
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
+
+    def change(self, cap: int | None) -> None:
+        """Go on with another limit on the number of trials."""
+        self._cap = cap
+
+    def forget(self) -> None:
+        """Ask the searcher again for the trials that have not started."""
+        self._waiting.clear()
+        self.exhausted = False
 
     def started(self, trial: int) -> None:
         """Mark a trial as started, in this session or before."""
@@ -426,7 +455,7 @@ class Upcoming:
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """Return number and parameters of the next trial for a worker; None if there is none to start."""
         first = next(self._next(), None)
-        if first is None or not self._held or not self._searcher.foresees:
+        if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
             return first
         own = self._held.get(worker, [])
         others = {structure for name, held in self._held.items() if name != worker for structure in held}

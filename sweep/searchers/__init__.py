@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from sweep.events import Event, Params
 from sweep.space import Space
@@ -38,6 +38,28 @@ class Searcher(Protocol):
 
     def observe(self, event: Event) -> None:
         """Learn from a trial's start, a reported epoch or a trial's end; ignore other events."""
+
+
+@runtime_checkable
+class SpaceChanging(Protocol):
+    """A searcher that can go on in another space, which has the same parameters with other values.
+
+    What it suggests afterwards depends also on when the space changed, among the events.
+    """
+
+    def change_space(self, space: Space) -> None:
+        """Suggest from this space from now on. Trials that have started, and their suggestions, stay."""
+
+
+@runtime_checkable
+class Queueing(Protocol):
+    """A searcher that suggests configurations of a person next. All built-in ones do, but for populations."""
+
+    def enqueue(self, configurations: Sequence[Params]) -> None:
+        """Suggest these next, after those that were enqueued earlier, and nothing else again.
+
+        When the space changes, those that have not started and are outside of it are dropped.
+        """
 
 
 Factory: TypeAlias = Callable[[Space, tuple[Objective, ...], int], Searcher]

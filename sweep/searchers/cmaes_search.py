@@ -45,19 +45,38 @@ class CmaesSearcher:
     foresees = False
 
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
-        self._space = space
         self._objective = objectives[0]
         self._seed = seed
-        self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._ledger = Ledger()
         self._tried: set[str] = set()
-        self._past: list[tuple[Point, float]] = []
+        self._earlier: list[TrialState] = []  # trials of other sweeps
+        self._begin(space)
+
+    def _begin(self, space: Space) -> None:
+        """Begin with a space, knowing no trials."""
+        self._space = space
+        self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
+        self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
         self._generations: dict[int, tuple[int, int]] = {}  # by open trial: number of restarts, generation
         self._solutions: list[tuple[Point, float]] = []  # of the present generation
         self._restarts = 0
         self._optimizer: cmaes.CMA | None = None
 
     def learn(self, past: Iterable[TrialState]) -> int:
+        records = list(past)
+        self._earlier += records
+        return self._learn_past(records)
+
+    def change_space(self, space: Space) -> None:
+        """Begin a distribution in another space, where the trials so far that lie in it were best.
+
+        Trials that are running then do not count for its generations.
+        """
+        self._begin(space)
+        ended = [record for record in self._ledger.trials.values() if record.paused or record.ended is not None]
+        self._learn_past([*self._earlier, *ended])
+
+    def _learn_past(self, past: Iterable[TrialState]) -> int:
         count = 0
         for record in past:
             params = self._space.adopt(record.params)

@@ -93,13 +93,19 @@ class GaussianProcessSearcher:
     foresees = False
 
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0) -> None:
-        self._space, self._objective, self._seed = space, objectives[0], seed
-        self._encoding = Encoding(space)
-        self._owners = self._encoding.owners
-        self._starts = max(FEWEST_STARTS, self._encoding.size + 1, starts)
-        self._design = random_search(space, seed) if space.has_beliefs else sobol_search(space, seed)
+        self._objective, self._seed, self._fewest_starts = objectives[0], seed, starts
         self._ledger = Ledger()
         self._tried: set[str] = set()
+        self._past: list[TrialState] = []  # trials of earlier sweeps
+        self._begin(space)
+
+    def _begin(self, space: Space) -> None:
+        """Begin with a space, knowing no trials."""
+        self._space = space
+        self._encoding = Encoding(space)
+        self._owners = self._encoding.owners
+        self._starts = max(FEWEST_STARTS, self._encoding.size + 1, self._fewest_starts)
+        self._design = random_search(space, self._seed) if space.has_beliefs else sobol_search(space, self._seed)
         self._known: list[_Known] = []  # trials of earlier sweeps come first
         self._places: dict[int, int] = {}  # index in `_known` by trial
         self._features: list[NDArray[np.float64]] = []
@@ -110,6 +116,22 @@ class GaussianProcessSearcher:
         self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:
+        records = list(past)
+        self._past += records
+        return self._learn_past(records)
+
+    def change_space(self, space: Space) -> None:
+        """Learn again from all trials so far that lie in another space, and suggest from it."""
+        self._begin(space)
+        self._learn_past(self._past)
+        for record in self._ledger.trials.values():
+            if self._belongs(record.params):
+                self._places[record.number] = len(self._known)
+                self._add(record.params, record)
+                self._note_stop(record)
+        self._choose_rungs()
+
+    def _learn_past(self, past: Iterable[TrialState]) -> int:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)

@@ -195,6 +195,12 @@ class OptunaSearcher:
         self._seed = seed
         self._ledger = Ledger()
         self._tried: set[str] = set()
+        self._past: list[Record] = []  # trials of other sweeps
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin a study without trials."""
+        objectives = self._objectives
         self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
         self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
         self._numbers: dict[int, int] = {}  # in the study, by trial; trials of another space have none
@@ -203,12 +209,25 @@ class OptunaSearcher:
         self._ranges = [_Range(objective) for objective in objectives]
 
     def learn(self, past: Iterable[Record]) -> int:
+        records = list(past)
+        self._past += records
+        return self._learn_past(records)
+
+    def _learn_past(self, past: Iterable[Record]) -> int:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
             if params is not None and (record.status not in JUDGED or self._values(record)):
                 self._add(self._past_point(params), record)
         return len(self._known) - before
+
+    def change_space(self, space: Space) -> None:
+        """Learn again from all trials so far that lie in another space, and suggest from it."""
+        self._space = space
+        self._forget()
+        self._learn_past(self._past)
+        for record in self._ledger.trials.values():
+            self._add_started(record)
 
     def suggest(self, number: int) -> Params | None:
         if number in self._ledger.trials:
@@ -222,12 +241,9 @@ class OptunaSearcher:
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
-            case Started(trial, start):
+            case Started(trial):
                 self._tried.add(key(trial.params))
-                point = self._point(start)
-                if point is not None:
-                    self._numbers[trial.number] = len(self._known)
-                    self._add(point, trial)
+                self._add_started(trial)
             case Reported(trial) | Interrupted(trial) | Ended(trial) if trial.number in self._numbers:
                 self._changed(self._numbers[trial.number])
             case _:
@@ -237,6 +253,13 @@ class OptunaSearcher:
         """Return all trials as an Optuna study: those of other sweeps, then the others in the order of their start."""
         with silence_optuna():
             return self._study(0)
+
+    def _add_started(self, record: Record) -> None:
+        """Add a trial of this sweep, unless it lies in another space."""
+        point = self._point(record.start)
+        if point is not None:
+            self._numbers[record.number] = len(self._known)
+            self._add(point, record)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
         self._known.append((point, record))

@@ -6,14 +6,14 @@ space and the seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
-from sweep.events import Event, Params, Value
+from sweep.events import Event, Params, TrialStarted, Value
 from sweep.space import Parameter, Space
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
@@ -100,16 +100,31 @@ def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
     return (params for params in space.points() if key(params) not in tried)
 
 
+Point: TypeAlias = Callable[[int, Collection[str]], Params | None]
+"""Returns the point of a number, which differs from the points of these keys; None if there are no more."""
+
+MakePoint: TypeAlias = Callable[[Space, int], Point]
+"""Returns the points of a space; those before the number are not wanted, because as many trials have started."""
+
+
 class PointStream:
     """A searcher that suggests ``first``, then the points that ``point`` returns.
 
-    ``point`` gets the number of a point and the keys of all points before it; it returns None if there are no more.
+    Points have numbers. A trial gets the point of its own number, unless a person has added configurations or changed
+    the space. Then the points that no trial has are handed out anew: the added ones first, all others in their order.
+    ``make_point`` makes the points of another space.
     """
 
-    def __init__(self, point: Callable[[int, Collection[str]], Params | None], first: Iterable[Params] = ()) -> None:
+    def __init__(self, point: Point, first: Iterable[Params] = (), make_point: MakePoint | None = None) -> None:
         self._point = point
-        self._points: list[Params] = list(first)
-        self._keys: set[str] = set(map(key, self._points))
+        self._make_point = make_point
+        self._assigned: dict[int, Params] = dict(enumerate(first))  # by trial
+        self._first = set(map(key, self._assigned.values()))
+        self._keys = set(self._first)  # of the points so far, and of what they must not repeat
+        self._added: set[str] = set()  # keys of configurations that a person has added
+        self._started: set[int] = set()
+        self._number = len(self._assigned)  # of the next point
+        self._free = len(self._assigned)  # all trials before it have their point
 
     foresees = True
 
@@ -118,29 +133,84 @@ class PointStream:
         return 0
 
     def suggest(self, number: int) -> Params | None:
-        while len(self._points) <= number:
-            point = self._point(len(self._points), self._keys)
+        while number not in self._assigned:
+            point = self._next_point()
             if point is None:
                 return None
-            self._points.append(point)
-            self._keys.add(key(point))
-        return self._points[number]
+            self._assigned[self._next_free()] = point
+        return self._assigned[number]
 
     def observe(self, event: Event) -> None:
-        """Ignore the event."""
+        """Note that a trial has started; its result changes nothing."""
+        if isinstance(event, TrialStarted):
+            self.suggest(event.trial)
+            self._started.add(event.trial)
+            self._assigned[event.trial] = event.params
+
+    def enqueue(self, configurations: Sequence[Params]) -> None:
+        """Suggest these next. Points that are equal to one of them are left out."""
+        added = {key(one): one for one in configurations}
+        waiting = self._take_back()
+        ahead = [one for one in waiting if key(one) in self._added]
+        others = [one for one in waiting if key(one) not in self._added and key(one) not in added]
+        self._added |= added.keys()
+        self._hand_out([*ahead, *added.values(), *others])
+
+    def change_space(self, space: Space) -> None:
+        """Suggest the points of another space; added configurations and starting points in it stay."""
+        if self._make_point is None:
+            raise TypeError("these points are of one space alone")
+        wanted = self._added | self._first
+        waiting = [one for one in self._take_back() if key(one) in wanted and space.has(one)]
+        self._number = max(self._started, default=-1) + 1
+        self._point = self._make_point(space, self._number)
+        self._keys = {key(self._assigned[trial]) for trial in self._started}
+        self._keys.update(map(key, waiting))
+        self._hand_out(waiting)
+
+    def _next_point(self) -> Params | None:
+        """Return the next point that nobody has added."""
+        while True:
+            point = self._point(self._number, self._keys)
+            if point is None:
+                return None
+            self._number += 1
+            self._keys.add(key(point))
+            if key(point) not in self._added:
+                return point
+
+    def _next_free(self) -> int:
+        """Return the first trial without a point."""
+        while self._free in self._assigned:
+            self._free += 1
+        return self._free
+
+    def _take_back(self) -> list[Params]:
+        """Return the points of trials that have not started, in the order of the trials, which lose them."""
+        waiting = [trial for trial in sorted(self._assigned) if trial not in self._started]
+        self._free = 0
+        return [self._assigned.pop(trial) for trial in waiting]
+
+    def _hand_out(self, points: Iterable[Params]) -> None:
+        for point in points:
+            self._assigned[self._next_free()] = point
 
 
 def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
 
-    They are the same for every ``seed``.
+    They are the same for every ``seed``. In another space, it suggests the combinations that no trial has yet.
     """
-    points = space.grid()
 
-    def find_next(number: int, tried: Collection[str]) -> Params | None:
-        return next((point for point in points if key(point) not in tried), None)
+    def make_point(space: Space, number: int) -> Point:
+        points = space.grid()
 
-    return PointStream(find_next, first)
+        def find_next(number: int, tried: Collection[str]) -> Params | None:
+            return next((point for point in points if key(point) not in tried), None)
+
+        return find_next
+
+    return PointStream(make_point(space, 0), first, make_point)
 
 
 def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
@@ -149,12 +219,13 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Poin
     If the author has beliefs, half of the draws follow them. Each point has a random generator of its own, seeded by
     the seed and the number of the point.
     """
-    return PointStream(
-        lambda number, tried: first_new(
+
+    def make_point(space: Space, number: int) -> Point:
+        return lambda number, tried: first_new(
             space, independent_draws(space, seed, number), tried, uniform_numbers(seed, number)
-        ),
-        first,
-    )
+        )
+
+    return PointStream(make_point(space, 0), first, make_point)
 
 
 def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
@@ -162,17 +233,24 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Point
 
     Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. Each
     drawn parameter has its own dimension, even in points that do not use it. Infeasible and repeated points are
-    skipped.
+    skipped. In another space, the sequence goes on where it was.
     """
-    draws = _sobol_draws(space, seed)
-    return PointStream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
+
+    def make_point(space: Space, number: int) -> Point:
+        draws = _sobol_draws(space, seed, number)
+        return lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number))
+
+    return PointStream(make_point(space, 0), first, make_point)
 
 
-def _sobol_draws(space: Space, seed: int) -> Iterator[Draw]:
+def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:
+    """Yield the points of the sequence after the first ``skipped`` ones."""
     drawn = [parameter.name for parameter in space.parameters if parameter.drawn]
     from scipy.stats import qmc  # importing it takes half a second
 
     sequence = qmc.Sobol(max(len(drawn), 1), scramble=True, rng=seed)
+    if skipped:
+        sequence.fast_forward(skipped)
     while True:
         for row in sequence.random(_BLOCK).tolist():
             yield partial(_sobol_draw, dict(zip(drawn, row, strict=False)))

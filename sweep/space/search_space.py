@@ -147,6 +147,11 @@ class Space:
         same = params is not None and all(key(foreign.get(name, params[name])) == key(params[name]) for name in params)
         return params if same else None
 
+    def has(self, params: Params) -> bool:
+        """Return whether this is a point of the space."""
+        adopted = self.adopt(params)
+        return adopted is not None and key(adopted) == key(params)
+
     def grid(self) -> Iterator[dict[str, Value]]:
         """Return all points of the grid without duplicates; the first parameter varies slowest.
 

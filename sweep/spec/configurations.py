@@ -30,7 +30,7 @@ from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.feasible_points import find_feasible_point
 from sweep.spec.validation import Document, KeyPath, describe_value, flow, name_kind
-from sweep.text import did_you_mean, nearest
+from sweep.text import did_you_mean, join_words, nearest
 
 TRIED = 100
 """Number of random points at which expressions are evaluated to check the types of their results."""
@@ -171,6 +171,62 @@ def read_start_with(
             document.mistake((*path, index), "stands there already, expected different configurations")
         starts.append(known)
     return tuple(starts)
+
+
+def read_configurations(
+    given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document, *, numbered: bool = True
+) -> tuple[Params, ...]:
+    """Return whole configurations with values as searchers choose them; note those that are not in the space.
+
+    Fixed and tied parameters may be left out, and so must those that do not apply. Unless they are ``numbered``, there
+    is only one, and ``path`` is its place.
+    """
+    found: list[Params] = []
+    for index, one in enumerate(given):
+        place = (*path, index) if numbered else path
+        params = _read_configuration(one, space, place, document)
+        if params is None:
+            continue
+        if key(params) in map(key, found):
+            document.mistake(place, "stands there already, expected different configurations")
+        found.append(params)
+    return tuple(found)
+
+
+def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath, document: Document) -> Params | None:
+    """Return a whole configuration, or None after noting all mistakes in it."""
+    parameters = {parameter.name: parameter for parameter in space.parameters}
+    before = document.found
+    for name, value in given.items():
+        if name not in parameters:
+            document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+        else:
+            _check_value(parameters[name], value, parameters, (*path, name), document)
+    params = _complete_baseline(given, space)
+    for name in given:
+        if name in parameters and name not in params and document.found == before:
+            document.mistake((*path, name), "does not apply with the other values", "remove it", at_key=True)
+    missing = [one.name for one in space.parameters if one.name not in params and _must_be_given(one, params)]
+    if missing:
+        what = f"lacks {join_words(missing, 'and')}, expected a value for each parameter that varies"
+        document.mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
+    if document.found > before:
+        return None
+    for text in space.violated(params):
+        document.mistake(path, f"does not meet the constraint {text!r}")
+    if document.found == before and not space.has(params):
+        document.mistake(path, "is not in the space")
+    if document.found > before:
+        return None
+    return {name: params[name] for name in space.names if name in params}
+
+
+def _must_be_given(parameter: Parameter, params: Params) -> bool:
+    """Return whether a parameter is searched and applies; one whose condition is not decided does not count."""
+    if not parameter.drawn:
+        return False
+    when = parameter.when
+    return when is None or (when.names <= params.keys() and when.holds(params))
 
 
 def read_prior(

@@ -83,15 +83,25 @@ class Spec:
     @cached_property
     def trials(self) -> int | None:
         """The number of configurations to try; None if only time or epochs limit it."""
+        bounds = self.caps if self.size is None else [self.size, *self.caps]
+        return min(bounds, default=None)
+
+    @cached_property
+    def size(self) -> int | None:
+        """The number of configurations that the method tries if nothing limits it; None if infinitely many."""
         if self.population is not None:
             return self.population.most_trials
         if self.search_method.enumerates:
             more = count_points_off_grid(self.space, on_grid(self.space, self.start_with))
-            size: int | None = self.space.grid_size() + more
-        else:
-            size = self.space.cardinality
-        bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
-        return min(bounds, default=None)
+            return self.space.grid_size() + more
+        return self.space.cardinality
+
+    @property
+    def caps(self) -> list[int]:
+        """The limits on the number of configurations."""
+        if self.population is not None:
+            return []
+        return [cap for cap in (self.run_cap, self.budget.trials) if cap is not None]
 
     @property
     def trials_each(self) -> int:

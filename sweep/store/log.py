@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.events import Event, NotJson, SessionEnded, SteeringEvent, TrialEnded, decode, encode
+from sweep.events import Event, NotJson, SessionEnded, SteeringEvent, SweepChanged, TrialEnded, decode, encode
 from sweep.store.closing import Closing
 from sweep.store.disk import flush_folder, storing
 from sweep.store.folder import ResultsFolder
@@ -105,6 +105,34 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
                 raise StoreError(_locate_error(path, offset, error)) from error
             offset += len(line)
             yield event, offset
+
+
+_CHANGE = b'{"event":"sweep_changed"'
+_ADDITION = b'{"event":"configurations_enqueued"'
+
+
+def is_steered(path: Path) -> bool:
+    """Return whether a log has changes of the sweep file or configurations that were added."""
+    if not path.stat().st_size:
+        return False
+    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_CHANGE) >= 0 or content.find(_ADDITION) >= 0
+
+
+def read_changes(path: Path) -> Iterator[SweepChanged]:
+    """Yield the changes of the sweep file in a log, without decoding the other events."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        at = content.find(_CHANGE)
+        while at >= 0:
+            end = content.find(b"\n", at)
+            if end < 0:  # it was not written completely
+                return
+            event = decode(content[at : end + 1])
+            if isinstance(event, SweepChanged):
+                yield event
+            at = content.find(_CHANGE, end)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:

@@ -61,7 +61,8 @@ class Fields(TypedDict, total=False):
     name: str
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
-    spec: Mapping[str, object]  # the resolved sweep file
+    spec: Mapping[str, object]  # the resolved sweep file as it is now
+    first_spec: Mapping[str, object]  # the one before the first change in the log; missing without a change
     file: Mapping[str, object]  # the sweep file as last given, if the sweep's settings have changed since
     import_folders: list[str]  # searched for the trainable
     working_folder: str  # in which trials begin
@@ -106,7 +107,7 @@ class SweepInfo:
     path: Path
     content: Mapping[str, object]
 
-    spec = _Mapping("spec")  # the resolved sweep file
+    spec = _Mapping("spec")  # the resolved sweep file as it is now
     parameters = _Mapping("spec", "parameters")  # the search space as the sweep file declares it
     confirm = _Mapping("spec", "confirm")
     resources = _Mapping("spec", "resources")
@@ -145,6 +146,17 @@ class SweepInfo:
     def spec_text(self) -> str:
         """The resolved sweep file as text. JSON is YAML, so it is parsed like any sweep file."""
         return json.dumps(_as_begun(self.spec))
+
+    @property
+    def first_spec(self) -> Mapping[str, object]:
+        """The resolved sweep file before the changes in the log."""
+        first = self.content.get("first_spec")
+        return first if isinstance(first, Mapping) else self.spec
+
+    @property
+    def first_spec_text(self) -> str:
+        """The same as text."""
+        return json.dumps(_as_begun(self.first_spec))
 
     @property
     def trainable(self) -> object:

@@ -18,6 +18,7 @@ from sweep.errors import InputError
 from sweep.runner import resuming
 from sweep.space import early_terminate
 from sweep.spec import Spec, parse_spec
+from sweep.store.folder import ResultsFolder
 
 
 def test_a_change_lasts(project: Path) -> None:
@@ -43,18 +44,29 @@ CHANGES = {
     "seed=1": "seed: is 1, but the sweep began with 0",
     "metric.name=other": "metric.name: is other, but the sweep began with score",
     "metric.goal=maximize": "metric.goal: is maximize, but the sweep began with minimize",
-    "parameters.a.values=[1]": "parameters.a.values: is [1], but the sweep began with [3, 1, 2]",
-    "parameters.a.values=[3.0, 1, 2]": "parameters.a.values: is [3.0, 1, 2], but the sweep began with [3, 1, 2]",
-    "parameters.b.value=1": "parameters.b: is {distribution: constant, value: 1}, but the sweep began with not set",
     "trainable=curve:Other": 'trainable: is "curve:Other", but the sweep began with "curve:Curve"',
-    "repeats=2": "repeats: is 2, but the sweep began with 1",
     "method=random": "method: is random, but the sweep began with grid",
     "training.precision=float32": "training.precision: is float32, but the sweep began with auto",
     "resources.cpus=2": "resources.cpus: is 2.0, but the sweep began with 1.0",
-    "constraints=['a < 3']": 'constraints: is ["a < 3"], but the sweep began with []',
-    "early_terminate.type=asha": "early_terminate.type: is asha, but the sweep began with none",
 }
 """What a sweep that has begun cannot change, and what is said of it."""
+
+
+REFUSED = {
+    "repeats=2": "repeats: is 2, but the sweep began with 1; python -m sweep confirm trains those that could",
+    "start_with=[{a: 1}]": "start_with: is [{a: 1}], but the sweep began with []; python -m sweep add tries further",
+    "parameters.b.value=1": "parameters.b: is new, and the trials so far have other parameters; run it under another",
+    "constraints=['score < 3']": "constraints: constraints on metrics say what the trials so far came to",
+    "early_terminate.type=asha_promotion": "early_terminate.type: a rule that pauses trials begins with its sweep",
+}
+"""What a sweep that has begun refuses for a reason of its own."""
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_is_refused_has_a_way_out(project: Path, change: str) -> None:
+    run(project, FILE + "run_cap: 1\n")
+    with pytest.raises(InputError, match=rf"--set {re.escape(REFUSED[change])}"):
+        resuming.reopen(project / "results", "curves", [change])
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -124,10 +136,15 @@ def test_what_was_changed_by_resume_stays_unless_the_file_changes_it(project: Pa
     assert CliRunner().invoke(main, again).stderr.startswith("f.yaml: run_cap is 3 from now on; it was 1\n")
     assert resuming.reopen(Path("results"), "curves").spec.run_cap == 3
     assert CliRunner().invoke(main, again).stderr == "curves: grid, 3 trials of at most 4 epochs, 12 together\n"
-    Path("f.yaml").write_text(FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]") + "run_cap: 3\n")
+    wider = FILE.replace("[3, 1, 2]", "[3, 1, 2, 4]")
+    Path("f.yaml").write_text(wider + "run_cap: 4\n")
+    said = CliRunner().invoke(main, again).stderr
+    assert said.startswith("f.yaml: parameters.a.values is [3, 1, 2, 4] from now on; it was [3, 1, 2]\n")
+    assert ends(ResultsFolder(Path("results/curves"))) == dict.fromkeys(range(4), "completed")
+    Path("f.yaml").write_text(wider.replace("epochs: 4", "epochs: 5") + "run_cap: 4\n")
     refused = CliRunner().invoke(main, again)
     assert refused.exit_code == 4
-    assert refused.stderr.startswith("error: f.yaml: parameters.a.values: is [3, 1, 2, 4], but the sweep began with")
+    assert refused.stderr.startswith("error: f.yaml: epochs: is 5, but the sweep began with 4")
 
 
 def test_a_sweep_that_was_killed_before_its_first_record(project: Path) -> None:
@@ -202,5 +219,5 @@ def test_a_sweep_keeps_the_first_rung_that_it_began_with(project: Path, stored: 
     again, _ = resuming.reopen_as(project / "results", Path("f.yaml"), spec, None)
     assert (rungs(again.spec), again.spec.run_cap) == ((1, 3, 9), 4)
     other = parse_spec(LEARNS, "f.yaml", ["early_terminate.min_iter=3"])
-    with pytest.raises(InputError, match=r"early_terminate.min_iter: is 3, but the sweep began with 1"):
-        resuming.reopen_as(project / "results", Path("f.yaml"), other, None)
+    again, _ = resuming.reopen_as(project / "results", Path("f.yaml"), other, None)
+    assert rungs(again.spec) == (3, 9)

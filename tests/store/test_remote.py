@@ -245,6 +245,26 @@ def test_requests_reach_the_folder_of_the_writer(tmp_path: Path) -> None:
     assert not store.entries("requests")
 
 
+def test_requests_that_last_are_for_the_next_writer_and_have_a_content(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    remote.ask(store, "steer-1.json", b"what")  # of an earlier session: the next one takes it
+    assert remote.is_asked(store, "steer-1.json")
+    with Writer(here, store).open():
+        until = time.monotonic() + 10
+        while not (here / "requests" / "steer-1.json").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+    assert (here / "requests" / "steer-1.json").read_bytes() == b"what"
+    assert not remote.is_asked(store, "steer-1.json")
+
+
+def test_an_answer_is_taken_once(tmp_path: Path) -> None:
+    store = new_store()
+    remote.answer(store, "answer-1.json", b"no")
+    assert remote.take_answer(store, "answer-1.json") == b"no"
+    assert remote.take_answer(store, "answer-1.json") is None
+
+
 def test_a_sweep_of_the_same_name_is_another_one(tmp_path: Path) -> None:
     store = new_store()
     here, there = made(tmp_path / "here", store), tmp_path / "there"

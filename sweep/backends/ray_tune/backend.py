@@ -79,6 +79,7 @@ class RayTune:
     sweep_status: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
+    _bounds: tuple[ConcurrencyLimits, ...] = field(init=False, repr=False)
     _given: Any = field(init=False, repr=False)
     _sharing: ClusterSharing | None = field(init=False, repr=False)
 
@@ -86,13 +87,20 @@ class RayTune:
         self._sharing = None
         allowed = partial(count_allowed_trials, max_share=self.max_share)
         bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._part(fits)))
+        of_shares = ConcurrencyLimits(self.most, allowed)
+        self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
-        self._fits_of = self.cluster.at_once(self.devices, ConcurrencyLimits(self.most, allowed))
+        self._fits_of = self.cluster.at_once(self.devices, of_shares)
         self._given = hand_over(self.job)
 
     def at_once(self, gpus: float) -> int:
         """Return how many trials of ``gpus`` GPUs each can run at once, as machines come and go."""
         return self._fits_of(gpus)
+
+    def limit(self, most: int | None) -> None:
+        """Run at most so many trials at once from now on; trials that are running go on."""
+        for bounds in self._bounds:
+            bounds.most = most
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for."""

@@ -62,9 +62,9 @@ _ASIDE = ("dashboard", "monitor", "log_monitor")  # no trial needs these
 LOOK_S = 1.0  # between checks of which machines exist
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConcurrencyLimits:
-    """Limits on the number of concurrent trials."""
+    """Limits on the number of concurrent trials, which may change while a sweep runs."""
 
     most: int | None = None
     limit: Callable[[int], int] = lambda fits: fits  # applied to the number that fits

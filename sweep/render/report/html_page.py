@@ -20,7 +20,7 @@ from sweep.analysis.report_data import POINTS, ReportData
 from sweep.events import LOST, Status
 from sweep.render.report.lineage import draw_lineage
 from sweep.render.report.page_data import SLICES, as_json, report_document
-from sweep.render.tables import counted_by, held_out_lines, rung_lines
+from sweep.render.tables import counted_by, held_out_lines, rung_lines, space_lines
 from sweep.render.tables import efficiency_lines as worth_lines
 from sweep.store.folder import ResultsFolder, told_apart
 from sweep.store.sweep_info import SweepInfo
@@ -108,7 +108,8 @@ def _collect_values(
         "objectives": ranking.objectives,
         "answer": verdict.summarize_ranking(ranking, running=any(one.running for one in accounts)),
         "method": ranking.method,
-        "worth": [*worth_lines(worths), *rung_texts, *held_out_lines(noise)],
+        "other_space": bool(ranking.other_space),
+        "worth": [*worth_lines(worths), *space_lines(ranking), *rung_texts, *held_out_lines(noise)],
         "budgets": any(one.budgets for one in worths),
         "sweeps": [_make_template_values(one, ranking) for one in accounts],
         "trials": sum(len(one.sweep.trials) for one in accounts),

@@ -1,0 +1,131 @@
+"""The sweep file as it is at a point of the log, and what belongs to it: the changes and additions of people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from sweep.events import ConfigurationsEnqueued, Params, Role, SweepChanged, TrialStarted, Value
+from sweep.space import Space
+from sweep.space.domains import key
+from sweep.space.initial_points import on_grid
+from sweep.space.search_space import grid_values
+from sweep.spec import Spec, changes
+from sweep.spec.changes import SPACE
+from sweep.store.ledger import Change, Started, Steered
+
+
+class PresentSpec:
+    """The spec of a sweep after the changes so far, and how often its space was changed.
+
+    It knows from which space each configuration was chosen and who has added it.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.space_version = 0
+        self.is_steered = False
+        """Whether the space was changed or configurations were added."""
+        self._versions: dict[str, int] = {}  # of the space, by configuration
+        self._added: dict[str, str] = {}  # who has added a configuration, if it was not dropped
+        self._known: dict[str, Params] = {}  # configurations that have begun or were added
+        self._beyond: set[str] = set()  # those that the search would not have found
+
+    def observe(self, change: Change) -> None:
+        """Take in the next change of the log."""
+        match change:
+            case Started(trial) if trial.role is Role.SEARCH:
+                self._versions.setdefault(key(trial.params), trial.start.space_version)
+                self._add(trial.params)
+            case Steered(ConfigurationsEnqueued() as event):
+                for params in event.configurations:
+                    self._added[key(params)] = event.by
+                    self._add(params)
+                self._begin_steering()
+            case Steered(SweepChanged() as event):
+                self._change(event)
+            case _:
+                pass
+
+    def mark(self, started: TrialStarted) -> TrialStarted:
+        """Return the start of a trial with who has added its configuration, and the space from which it was chosen."""
+        if not self.is_steered or started.role is Role.BASELINE:
+            return started
+        text = key(started.params)
+        version = self._versions.get(text, self.space_version)
+        return structs.replace(started, space_version=version, enqueued_by=self._added.get(text))
+
+    def is_added(self, params: Params) -> bool:
+        """Return whether a person has added a configuration."""
+        return key(params) in self._added
+
+    def is_known(self, params: Params) -> bool:
+        """Return whether a configuration has begun or was added."""
+        return key(params) in self._known
+
+    @property
+    def trials(self) -> int | None:
+        """The number of configurations to try; None if only time or epochs limit it."""
+        if not self.is_steered or self.spec.size is None:
+            return self.spec.trials
+        found = self.spec.size + len(self._beyond)
+        return min([found, *self.spec.caps])
+
+    @property
+    def all_trials(self) -> int | None:
+        """The number of trials of the search and the baseline; None if only time or epochs limit it."""
+        return None if self.trials is None else self.trials * self.spec.trials_each + self.spec.baseline_trials
+
+    def _change(self, event: SweepChanged) -> None:
+        self.spec = changes.apply_settings(self.spec, event.settings)
+        for params in event.dropped:
+            self._added.pop(key(params), None)
+            self._known.pop(key(params), None)
+            self._beyond.discard(key(params))
+        if not SPACE.isdisjoint(event.settings):  # also if the log is replayed on a later spec
+            self.space_version += 1
+            self.is_steered = False
+            self._begin_steering()
+
+    def _begin_steering(self) -> None:
+        """Find the configurations that the search does not find by itself; without steering, it finds all."""
+        if self.is_steered:
+            return
+        self.is_steered = True
+        self._beyond.clear()
+        for params in self._known.values():
+            self._look_beyond(params)
+
+    def _add(self, params: Params) -> None:
+        text = key(params)
+        if text in self._known:
+            return
+        self._known[text] = params
+        if self.is_steered:
+            self._look_beyond(params)
+
+    def _look_beyond(self, params: Params) -> None:
+        if self.spec.size is not None and not _is_enumerated(params, self.spec):
+            self._beyond.add(key(params))
+
+
+def _is_enumerated(params: Params, spec: Spec) -> bool:
+    """Return whether the search tries a configuration by itself: of a grid, only the points on it."""
+    if not spec.space.has(params):
+        return False
+    if not spec.search_method.enumerates:
+        return True
+    return _is_on_grid(params, spec.space) or any(
+        key(one) == key(params) for one in on_grid(spec.space, spec.start_with)
+    )
+
+
+def _is_on_grid(params: Params, space: Space) -> bool:
+    return all(key(value) in values for value, values in _pair_with_grid(params, space))
+
+
+def _pair_with_grid(params: Params, space: Space) -> Iterator[tuple[Value, set[str]]]:
+    for parameter in space.parameters:
+        if parameter.drawn and parameter.name in params:
+            yield params[parameter.name], {key(value) for value in grid_values(parameter)}

@@ -1,0 +1,70 @@
+"""The changes that people have made to a sweep, and what they mean for its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweep.events import Role
+from sweep.text import counted
+
+if TYPE_CHECKING:
+    from sweep.analysis.ranking import RankedConfiguration
+    from sweep.analysis.sweep_rows import Sweep, Trial
+    from sweep.spec.changes import Difference
+    from sweep.store.folder import ResultsFolder
+
+
+@dataclass(frozen=True, slots=True)
+class MadeChange:
+    """One change of a sweep: who made it and when, and what was different afterwards."""
+
+    time: float  # seconds since 1970
+    by: str
+    differences: tuple[Difference, ...]
+
+
+def list_changes(folder: ResultsFolder) -> list[MadeChange]:
+    """Return the changes in a sweep's log, in their order. Raises `StoreError`."""
+    from sweep.spec import changes, parse_spec
+    from sweep.store import log
+
+    info = folder.read_info()
+    spec = parse_spec(info.first_spec_text, str(folder.info))
+    found = []
+    for event in log.read_changes(folder.log):
+        after = changes.apply_settings(spec, event.settings, str(folder.log))
+        found.append(MadeChange(event.time, event.by, tuple(changes.list_differences(spec, after))))
+        spec = after
+    return found
+
+
+def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
+    """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
+
+    A sweep that was changed but has tried nothing since counts as changed, too.
+    """
+    warnings = []
+    for sweep in sweeps:
+        if not sweep.space_changes:
+            continue
+        searched = [row.trials for row in rows if row.sweep == sweep.name and _is_searched(row)]
+        before = sum(find_space_version(trials) < sweep.space_changes for trials in searched)
+        named = f" of {sweep.name}" if len(sweeps) > 1 else ""
+        times = counted(sweep.space_changes, "time")
+        warnings.append(
+            f"The space{named} was changed {times} while it was searched: {before} of its "
+            f"{counted(len(searched), 'configuration')} were chosen before, and had no chance of the new values."
+        )
+    return " ".join(warnings)
+
+
+def _is_searched(row: RankedConfiguration) -> bool:
+    """Return whether a configuration is one of the search."""
+    return any(trial.role is Role.SEARCH for trial in row.trials)
+
+
+def find_space_version(trials: Sequence[Trial]) -> int:
+    """Return how often the space had been changed when a configuration was chosen."""
+    return min((trial.space_version for trial in trials), default=0)

@@ -1,0 +1,78 @@
+"""Reads the configurations that a person adds to a sweep: from a command line, or from a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sweep.errors import InputError, Problem, refuse
+from sweep.events import Value
+from sweep.spec import read_text
+from sweep.spec.validation import describe_value
+from sweep.spec.yaml_reader import read_value
+
+PREFIX = "param."
+"""Of the columns with parameters, in tables that also have other columns."""
+
+
+def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str, Value]:
+    """Return the configuration that assignments such as ``lr=3e-3`` describe. Raises `InputError` with all mistakes."""
+    found: dict[str, Value] = {}
+    problems: list[Problem] = []
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            problems.append(Problem(where, f"{text!r}, expected NAME=VALUE", "such as lr=3e-3"))
+        elif name in found:
+            problems.append(Problem(where, f"{name} is given twice"))
+        else:
+            try:
+                found[name] = read_value(value, f"{where} {text}")
+            except InputError as error:
+                problems += error.problems
+    refuse(problems)
+    return found
+
+
+def read_file(path: Path) -> list[dict[str, Value]]:
+    """Return the configurations in a file: a list of mappings in YAML or JSON, or CSV with a line of names.
+
+    In CSV, empty cells are left out. If any column begins with ``param.``, as in `trials.parquet`, only such are read.
+    Raises `InputError`.
+    """
+    text = read_text(path)
+    if path.suffix.lower() == ".csv":
+        return _read_csv(text, str(path))
+    content = read_value(text, str(path))
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list) or not content:
+        raise InputError.one(str(path), f"{describe_value(content)}, expected a list of configurations")
+    found: list[dict[str, Value]] = []
+    problems = []
+    for index, one in enumerate(content):
+        if isinstance(one, dict):
+            found.append(one)
+        else:
+            problems.append(Problem(f"{path}: [{index}]", f"{describe_value(one)}, expected a mapping of parameters"))
+    refuse(problems)
+    return found
+
+
+def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
+    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
+    if not rows:
+        raise InputError.one(source, "no line below the names, expected a line for each configuration")
+    return [_read_row(row, f"{source}, line {number}") for number, row in enumerate(rows, start=2)]
+
+
+def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
+    """Return the configuration in a line of CSV. Raises `InputError`."""
+    if None in row:
+        raise InputError.one(where, "has more cells than there are names")
+    cells = {str(name): cell for name, cell in row.items() if isinstance(cell, str) and cell != ""}
+    if any(str(name).startswith(PREFIX) for name in row):
+        cells = {name.removeprefix(PREFIX): cell for name, cell in cells.items() if name.startswith(PREFIX)}
+    return {name: read_value(cell, f"{where}, {name}") for name, cell in cells.items()}

@@ -1,0 +1,273 @@
+"""What may change in a sweep that has begun, and the sweep file that a change makes.
+
+A sweep begins with the file in its sweep.json. Its present file follows from that one and the changes in its log, each
+of which has the new values of top-level keys of the resolved file (`SweepChanged.settings`). `resume --set`,
+`run FILE --or-resume` and `change` all make such changes, by the rules of this module.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from sweep.errors import Problem, RefusedError, refuse
+from sweep.events import Value
+from sweep.space.domains import Constant, Tied, key
+from sweep.space.early_terminate import Own
+from sweep.spec.configurations import read_start_with
+from sweep.spec.loading import parse_spec
+from sweep.spec.resolved import Spec
+from sweep.spec.validation import Document, flow
+from sweep.text import shortened
+
+LIMITS = (
+    *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
+    *("confirm", "description", "notify"),
+    *("checkpoint", "resources.max_concurrent", "resources.max_share"),
+    *("resources.trial_hours", "resources.epoch_minutes"),
+)
+"""Keys that change when a sweep ends or how it is run, but not what has been trained."""
+
+SPACE = frozenset({"parameters", "constraints", "prior"})
+"""Keys that are the space."""
+
+SEARCH = ("parameters", "constraints", "prior", "early_terminate")
+"""Keys that change what is tried from now on, and how long."""
+
+CHANGEABLE = (*LIMITS, *SEARCH)
+"""Keys that may change after a sweep has begun."""
+
+INSTEAD = {
+    "repeats": "python -m sweep confirm trains those that could be the best with more seeds",
+    "start_with": "python -m sweep add tries further configurations next",
+}
+"""What to do instead of changing a key that never changes."""
+
+BETWEEN_SESSIONS = ("metric.target", "confirm", "notify", "checkpoint", "resources.max_share")
+"""Keys of `CHANGEABLE` that a process that runs the sweep reads once, when it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A key whose values differ in two resolved sweep files; None stands for a missing key."""
+
+    keys: tuple[str | int, ...]
+    before: Value
+    after: Value
+
+    @property
+    def path(self) -> str:
+        """The key as `--set` accepts it."""
+        return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
+
+    @property
+    def is_changeable(self) -> bool:
+        """True if a sweep that has begun can continue with the change."""
+        return self.is_one_of(CHANGEABLE)
+
+    def is_one_of(self, keys: Iterable[str]) -> bool:
+        """Return whether it is one of these keys, or within one."""
+        return any(self.path == known or self.path.startswith(f"{known}.") for known in keys)
+
+    def describe(self) -> str:
+        """Return the change in words."""
+        return f"{self.path} is {format_value(self.after)} from now on; it was {format_value(self.before)}"
+
+
+def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
+    """Yield the differences of two resolved sweep files.
+
+    Mappings are compared key by key, and lists of equally many mappings item by item.
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            yield from find_differences(before.get(name), after.get(name), (*keys, name))
+    elif _are_blocks(before) and _are_blocks(after) and len(before) == len(after):
+        for at, pair in enumerate(zip(before, after, strict=True)):
+            yield from find_differences(*pair, (*keys, at))
+    elif json.dumps(before) != json.dumps(after):  # as text, because 1 and 1.0 train differently
+        yield Difference(keys, before, after)
+
+
+def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def format_value(value: Value) -> str:
+    """Format a value for a message; None stands for a missing key."""
+    return "not set" if value is None else shortened(flow(value), 100)
+
+
+def list_differences(before: Spec, after: Spec) -> list[Difference]:
+    """Return the differences of two sweeps."""
+    return list(find_differences(before.to_json_dict(), after.to_json_dict()))
+
+
+# ---- what a change makes
+
+
+def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spec:
+    """Return a sweep with assignments as those of ``--set``.
+
+    Starting points that do not lie in the new space are left out. Raises `InputError` with all mistakes.
+    """
+    content = spec.to_json_dict()
+    typed = [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
+    if not spec.start_with or any(one.startswith("start_with") for one in typed):
+        return parse_spec(_as_text(content), source, typed)
+    changed = parse_spec(_as_text({**content, "start_with": []}), source, typed)
+    kept: list[Value] = [dict(start) for start in spec.start_with if _lies_in(start, changed)]
+    return parse_spec(_as_text({**content, "start_with": kept}), source, typed)
+
+
+def _lies_in(start: Mapping[str, Value], spec: Spec) -> bool:
+    """Return whether a starting point is a valid one of a sweep."""
+    document = Document("")
+    read_start_with([start], spec.space, (), document)
+    return not document.found
+
+
+def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
+    """Return the new values of the top-level keys in which two sweeps differ; None for a key that is gone."""
+    old, new = before.to_json_dict(), after.to_json_dict()
+    settings: dict[str, Value] = {}
+    for name in dict.fromkeys([*old, *new]):
+        if json.dumps(old.get(name)) != json.dumps(new.get(name)):
+            settings[name] = new.get(name)
+    return settings
+
+
+def apply_settings(spec: Spec, settings: Mapping[str, Value], source: str = "") -> Spec:
+    """Return a sweep with the settings of a change."""
+    return parse_spec(_as_text({**spec.to_json_dict(), **settings}), source)
+
+
+def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = "") -> Spec:
+    """Return the present sweep from the one that it began with and the settings of all changes, in their order."""
+    settings: dict[str, Value] = {}
+    for one in changes:
+        settings |= one
+    return apply_settings(spec, settings, source) if settings else spec
+
+
+def _as_text(content: Mapping[str, Value]) -> str:
+    """Return a resolved sweep file as JSON, which is YAML. Keys that are null stand for their defaults."""
+    return json.dumps({name: value for name, value in content.items() if value is not None})
+
+
+# ---- what may change
+
+
+def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> None:
+    """Raise `RefusedError` with all differences of two sweeps that a sweep which has begun cannot take over.
+
+    Arguments:
+        where: what stands in front of each key, such as ``--set ``.
+        searcher_changes: whether a searcher of the user's own can go on in another space.
+    """
+    refuse(list_refusals(before, after, where, searcher_changes=searcher_changes), RefusedError)
+
+
+def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> list[Problem]:
+    """Return a problem for each change that is not possible; see `check_change`."""
+    found = list_differences(before, after)
+    if _leaves_out_starts(before, after):
+        found = [one for one in found if one.keys[0] != "start_with"]
+    problems = list(list_fixed_keys(found, where))
+    for one in found:
+        if one.is_changeable:
+            why = _explain_refusal(one, before, after, searcher_changes=searcher_changes)
+            if why is not None:
+                problems.append(Problem(f"{where}{one.path}", *why))
+    return problems
+
+
+def _leaves_out_starts(before: Spec, after: Spec) -> bool:
+    """Return whether another space leaves out starting points, and nothing else happens to these."""
+    known = {key(start) for start in before.start_with}
+    left = {key(start) for start in after.start_with}
+    return before.space != after.space and left <= known
+
+
+def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:
+    """Raise `RefusedError` for changes that must wait until no process runs the sweep.
+
+    Arguments:
+        began: the sweep as it was when the process began to run it.
+        stop: the command that stops it.
+    """
+    problems = []
+    for one in list_differences(before, after):
+        if one.is_one_of(BETWEEN_SESSIONS):
+            problems.append(Problem(f"{where}{one.path}", "is read once, when a session begins", f"first: {stop}"))
+    for name in began.space.constant:
+        if name not in after.space.constant:
+            what = "has one value in all trials of the session that is running"
+            problems.append(Problem(f"{where}parameters.{name}", what, f"first: {stop}"))
+    refuse(problems, RefusedError)
+
+
+def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem]:
+    """Yield a problem for each key that never changes; the last one has the hint."""
+    wrong = [one for one in found if not one.is_changeable]
+    for at, one in enumerate(wrong, start=1):
+        if one.path in INSTEAD and wrong == [one]:
+            what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
+            yield Problem(f"{where}{one.path}", what, INSTEAD[one.path])
+            return
+        what = f"is {format_value(one.after)}, but the sweep began with {format_value(one.before)}"
+        hint = (
+            f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone: run it under another --name, and trials "
+            "that stay the same are answered from this one"
+        )
+        yield Problem(f"{where}{one.path}", what, hint if at == len(wrong) else "")
+
+
+ANOTHER_SWEEP = "run it under another --name, with warm_start"
+
+
+def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_changes: bool) -> tuple[str, str] | None:
+    """Return why a sweep cannot take over a difference, and what to do instead; None if it can."""
+    if not one.is_one_of(SEARCH):
+        return None
+    if before.population is not None:
+        return f"method {before.method} trains one population, whose space and rule stay", ANOTHER_SWEEP
+    if one.is_one_of(("early_terminate",)):
+        return _explain_rule(before, after)
+    if not searcher_changes:
+        what = f"method {before.method} has no change_space, by which it would go on in another space"
+        return what, ANOTHER_SWEEP
+    if one.is_one_of(("constraints",)) and before.constraints != after.constraints:
+        return "constraints on metrics say what the trials so far came to", ANOTHER_SWEEP
+    return _explain_parameter(one, before, after)
+
+
+def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
+    rules = (before.early_terminate, after.early_terminate)
+    if any(isinstance(rule, Own) for rule in rules):
+        return "a rule of your own begins with its sweep", ANOTHER_SWEEP
+    if any(rule.pauses for rule in rules):
+        return "a rule that pauses trials begins with its sweep, and ends with it", ANOTHER_SWEEP
+    return None
+
+
+def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str, str] | None:
+    """Return why a difference in the parameters is not possible; None for ranges, choices and distributions."""
+    if not one.is_one_of(("parameters",)):
+        return None
+    name = str(one.keys[1])
+    old = {parameter.name: parameter for parameter in before.space.parameters}.get(name)
+    new = {parameter.name: parameter for parameter in after.space.parameters}.get(name)
+    if old is None or new is None:
+        return f"is {'new' if old is None else 'gone'}, and the trials so far have other parameters", ANOTHER_SWEEP
+    if isinstance(old.domain, Constant) and isinstance(new.domain, Constant):
+        return "has another value than in all trials so far", "write values: [...] with both"
+    reasons = {
+        "says how long trials train": name == "epochs",
+        "exists under another condition than in the trials so far": old.when != new.when,
+        "is tied to other parameters": isinstance(old.domain, Tied) or isinstance(new.domain, Tied),
+    }
+    return next(((reason, ANOTHER_SWEEP) for reason, holds in reasons.items() if holds), None)
