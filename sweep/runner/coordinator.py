@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
@@ -52,6 +52,9 @@ from sweep.store.ledger import (
 )
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
+
+if TYPE_CHECKING:
+    from sweep.runner.expected_gain import GainRule
 
 MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
@@ -97,6 +100,7 @@ class Coordinator:
         self._ledger = Ledger(keep_epochs=False)
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
         self._units = None if spec.minutes is None else UnitReports(spec.length)
+        self._gain = _build_gain_rule(spec, searcher)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -122,6 +126,11 @@ class Coordinator:
         return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
+    def enough(self) -> str | None:
+        """Why the search starts no more configurations, although there are some (`stop_when.gain`); None if it does."""
+        return None if self._gain is None else self._gain.reason
+
+    @property
     def confirmed(self) -> str:
         """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
         return self._auxiliary.race().over if self._confirming else ""
@@ -135,6 +144,8 @@ class Coordinator:
     def left(self) -> int | None:
         """Number of trials that may still be started or resumed; None if unknown."""
         total = self._spec.all_trials
+        if self.enough:
+            return len(self._again)
         return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
 
     @property
@@ -233,6 +244,8 @@ class Coordinator:
         return None if started is None else StartTrial(started)
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        if self.enough:
+            return None
         chosen = self._upcoming.choose(worker)
         if chosen is None:
             return None
@@ -472,7 +485,9 @@ class Coordinator:
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        reason = "finished" if finished else self.stopping or "the backend gave up"
+        reason = self.stopping or "the backend gave up"
+        if finished:
+            reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
         ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason)])
@@ -591,6 +606,8 @@ class Coordinator:
             for translated in [heard] if self._units is None else self._units.translate(heard):
                 self._searcher.observe(translated)
                 verdict = self._scheduler.observe(translated) or verdict
+                if self._gain is not None:
+                    self._gain.observe(translated)
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
@@ -660,3 +677,12 @@ class Coordinator:
         if end is None and not state.paused:
             return self._pauses.end(trial, facts)
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+
+
+def _build_gain_rule(spec: Spec, searcher: Searcher) -> GainRule | None:
+    """Return the rule of `stop_when.gain`, whose model is imported only if the sweep file asks for it."""
+    if spec.stop_when is None or not spec.stop_when.asks_for_gain:
+        return None
+    from sweep.runner.expected_gain import build_gain_rule
+
+    return build_gain_rule(spec, searcher)
