@@ -110,7 +110,8 @@ class Coordinator:
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
         self._population = searcher if isinstance(searcher, Population) else None
-        self._pauses = Pauses(searcher, scheduler, self._open)
+        reword = str if self._units is None else self._units.reword
+        self._pauses = Pauses(searcher, scheduler, self._open, reword)
         self._resumed = False
         self._is_open = False  # the whole log has been replayed
         self._all_started = False  # the searcher has no more trials, or the cap is reached
@@ -608,6 +609,8 @@ class Coordinator:
                 verdict = self._scheduler.observe(translated) or verdict
                 if self._gain is not None:
                     self._gain.observe(translated)
+        if verdict and self._units is not None:
+            verdict = self._units.reword(verdict)
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)

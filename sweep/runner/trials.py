@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -478,8 +478,15 @@ class Pauses:
     Without such a rule, no trial pauses.
     """
 
-    def __init__(self, searcher: Searcher, scheduler: Scheduler, trials: Mapping[int, OpenTrial]) -> None:
-        """Initialize with all open trials by number; the mapping may change later."""
+    def __init__(
+        self,
+        searcher: Searcher,
+        scheduler: Scheduler,
+        trials: Mapping[int, OpenTrial],
+        reword: Callable[[str], str] = str,
+    ) -> None:
+        """Initialize with all open trials by number; the mapping may change later. ``reword`` changes reasons."""
+        self._reword = reword
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
         self._trials = trials
@@ -495,7 +502,8 @@ class Pauses:
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
             return None
-        return self._rule.holds(place)
+        why = self._rule.holds(place)
+        return None if why is None else self._reword(why)
 
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the interruption of a trial that pauses at its present epoch; None if it continues."""
@@ -540,6 +548,6 @@ class Pauses:
         ends = []
         for place, reason in reasons.items():
             if place in trials_by_place:
-                end = trials_by_place[place].end(Status.PRUNED, reason, Facts())
+                end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
                 ends.append(structs.replace(end, waits=rest))
         return ends
