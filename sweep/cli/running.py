@@ -87,6 +87,7 @@ def _run(
     startup.step(f"checking {spec.trainable}")
     folders = planning.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
+    spec = planning.adapt_to_source(spec, source)
     startup.close()
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)

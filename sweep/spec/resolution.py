@@ -157,8 +157,9 @@ class SpecResolver:
             epochs=count_length(self.epochs),
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
+            has_prior=bool(file.prior),
             lengths_differ="epochs" in (file.parameters or {}),
-            budget_epochs=file.budget.epochs,
+            budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
