@@ -5,7 +5,8 @@
         --tasks lcbench --tables lcbench=DATA --seeds 5 --budgets 2,5,10,20,30 --out /tmp/runs
 
 A method is one of sweep's, with a rule after a plus and the rule's keys after colons; ``auto`` chooses both;
-``optuna/tpe`` and ``optuna/gp`` are Optuna's own samplers. The tasks are in `search_tasks.py`.
+``optuna/tpe`` and ``optuna/gp`` are Optuna's own samplers. ``gp@gain=0.01`` starts no more trials once the next eight
+are expected to gain less than this regret (`stop_when.gain`). The tasks are in `search_tasks.py`.
 
 Workers train at once, and the budget is counted in epochs of full trainings. Regret 0 is the best configuration that is
 known, 1 the median one; a trial counts with the best value that it has shown, and where a training is noisy, with the
@@ -37,6 +38,7 @@ import numpy as np
 from search_tasks import Task, load_tasks
 
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.runner.expected_gain import GainRule, GainSetting
 from sweep.runner.methods import build_searcher
 from sweep.schedulers import Pausing, Scheduler
 from sweep.schedulers.early_termination import build_scheduler
@@ -44,6 +46,8 @@ from sweep.searchers import Searcher
 from sweep.space.early_terminate import RULES, EarlyTermination, NoTermination
 from sweep.space.objectives import Objective
 from sweep.spec.automatic import choose_automatically
+from sweep.spec.blocks import StopWhen
+from sweep.spec.search_methods import find_method
 
 LOSS = Objective("loss", "minimize")
 
@@ -61,8 +65,11 @@ class Method(Protocol):
 class OwnMethod:
     """A searcher and a scheduler of sweep, which get events as from the coordinator."""
 
-    def __init__(self, searcher: Searcher, scheduler: Scheduler, epochs: int) -> None:
+    def __init__(
+        self, searcher: Searcher, scheduler: Scheduler, epochs: int, gain_rule: GainRule | None = None
+    ) -> None:
         self._searcher, self._scheduler, self._epochs = searcher, scheduler, epochs
+        self._gain_rule = gain_rule
         self._pausing = scheduler if isinstance(scheduler, Pausing) else None
         self._rungs = frozenset(scheduler.decision_epochs(epochs))
         self._params: dict[int, Params] = {}
@@ -73,7 +80,8 @@ class OwnMethod:
         trial = self._released()
         if trial is None:
             trial = len(self._params)
-            params = self._searcher.suggest(trial)
+            is_over = self._gain_rule is not None and self._gain_rule.reason is not None
+            params = None if is_over else self._searcher.suggest(trial)
             if params is None:
                 return None
             self._params[trial] = params
@@ -108,7 +116,10 @@ class OwnMethod:
 
     def _observe(self, event: Event) -> str | None:
         self._searcher.observe(event)
-        return self._scheduler.observe(event)
+        reason = self._scheduler.observe(event)
+        if self._gain_rule is not None:
+            self._gain_rule.observe(event)
+        return reason
 
 
 class OptunaMethod:
@@ -141,13 +152,27 @@ def build_method(name: str, task: Task, seed: int, budget: int, workers: int) ->
     """Return the method of a name, for a budget in full trainings."""
     if name.startswith("optuna/"):
         return OptunaMethod(name.removeprefix("optuna/"), task, seed)
+    name, _, gain = name.partition("@")
     method, _, rule_text = name.partition("+")
     rule = parse_rule(rule_text)
     if method == "auto":
         chosen = choose_automatically(objectives=1, epochs=task.epochs, budget_epochs=budget * task.epochs)
         method, rule = chosen.method, chosen.rule or rule
     searcher = build_searcher(method, task.space, (LOSS,), seed)
-    return OwnMethod(searcher, build_scheduler(rule, LOSS, task.epochs), task.epochs)
+    gain_rule = build_gain_rule(gain, task, method, searcher, seed) if gain else None
+    return OwnMethod(searcher, build_scheduler(rule, LOSS, task.epochs), task.epochs, gain_rule)
+
+
+def build_gain_rule(text: str, task: Task, method: str, searcher: Searcher, seed: int) -> GainRule:
+    """Return the rule that ends a search, of a text such as ``gain=0.001`` or ``gain=auto``.
+
+    A number is a regret: a share of the way from the median configuration to the best.
+    """
+    asked = text.removeprefix("gain=")
+    gain = asked if asked == "auto" else float(asked) * (task.middle - task.best)
+    setting = GainSetting(task.space, LOSS, seed, StopWhen.model_validate({"gain": gain}))
+    used = find_method(method)
+    return GainRule(setting, None if used.learns else searcher, enumerates=used.enumerates)
 
 
 def parse_rule(text: str) -> EarlyTermination:
@@ -241,7 +266,7 @@ def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) ->
     methods = dict.fromkeys(run.method for run in runs)
     width = max(map(len, methods))
     head = "".join(f"{budget:>21}" for budget in budgets)
-    yield f"{'full trainings':{width}}{head}  runs  s/ask  slowest"
+    yield f"{'full trainings':{width}}{head}  runs  spent  s/ask  slowest"
     for method in methods:
         own = [run for run in runs if run.method == method]
         cells = []
@@ -255,7 +280,8 @@ def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) ->
             cells.append(f"{np.mean(means):7.3f} [{low:.3f}, {high:.3f}]")
         asking = sum(run.asking_s for run in own) / sum(run.trials for run in own)
         slowest = max(run.slowest_s for run in own)
-        yield f"{method:{width}}{' '.join(cells)}  {len(own):4}  {asking:.3f}  {slowest:.2f}"
+        spent = float(np.mean([run.spent / by_name[run.task].epochs for run in own]))
+        yield f"{method:{width}}{' '.join(cells)}  {len(own):4}  {spent:5.1f}  {asking:.3f}  {slowest:.2f}"
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ Rungs count units: epochs or, of trials that have minutes alone, hundredths of t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import structs
@@ -27,6 +28,7 @@ SHARE = "budget_share"
 """Measure of an epoch of a trial with minutes: the share of its budget that the trial has used, from 0 to 1."""
 
 _ROUNDING = 1e-9
+_AT_EPOCH = re.compile(r"\bat epoch (\d+)")
 
 
 def count_length(epochs: int) -> int:
@@ -66,6 +68,12 @@ class UnitReports:
         self._epochs = epochs
         self._units: dict[int, int] = {}  # by trials that have not ended
         self._hidden: dict[int, EpochReported] = {}  # their last reports, if these reached no further unit
+
+    def reword(self, reason: str) -> str:
+        """Return what a rule says of a trial at an epoch, which is a unit, with the share that it stands for."""
+        if self._length == HUNDREDTHS:
+            return _AT_EPOCH.sub(r"at \1 % of its budget", reason)
+        return _AT_EPOCH.sub(rf"at \1/{self._length} of its budget", reason)
 
     def translate(self, event: Event) -> Iterator[Event]:
         """Yield the events to be observed in place of this one."""

@@ -57,6 +57,12 @@ def test_each_unit_is_reported_once_with_the_epoch_that_reached_it() -> None:
     assert seen(units, end(Status.COMPLETED)) == []
 
 
+def test_reasons_name_shares() -> None:
+    reason = "asha: loss 0.5 at epoch 12 above the cutoff 0.4"
+    assert UnitReports(100).reword(reason) == "asha: loss 0.5 at 12 % of its budget above the cutoff 0.4"
+    assert UnitReports(27).reword(reason) == "asha: loss 0.5 at 12/27 of its budget above the cutoff 0.4"
+
+
 def test_the_last_metrics_of_a_whole_trial_are_seen() -> None:
     units = UnitReports(10)
     assert seen(units, report(1, 0.25), report(2, 0.28)) == [(1, 1.0), (2, 1.0)]

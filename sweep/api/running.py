@@ -218,6 +218,7 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
+        spec = planning.adapt_to_source(spec, source)
         notes = planning.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = make_viewer_here(spec, notes, options)

@@ -10,6 +10,7 @@ from sweep.backends.job import Job
 from sweep.backends.protocol import Order
 from sweep.errors import StoreError
 from sweep.events import EpochReported
+from sweep.progress import get_share
 from sweep.store.disk import replacing
 
 MOVE_S = 15.0
@@ -25,7 +26,11 @@ def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
 def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial has been told a different share and has enough work left to be worth moving."""
     given = order.assignment
-    if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
+    left_s = (given.epochs - epoch.epoch) * epoch.time_s
+    used = get_share(epoch.measures)
+    if used is not None and given.minutes is not None:
+        left_s = min(left_s, (1 - used) * 60 * given.minutes)
+    if not order.shares or left_s < MOVE_S:
         return False
     try:
         wanted = json.loads(job.share_file.read_text())

@@ -97,6 +97,7 @@ def plan(
     spec, _ = sweep_files.load_file(file, assignments)
     folders = sweep_files.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=address is None)
+    spec = planning.adapt_to_source(spec, source)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):
         planning.check_inline(spec, option)

@@ -99,6 +99,7 @@ def _run(
         go_on(here, how, startup, as_json=as_json)
         return
     source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
+    spec = planning.adapt_to_source(spec, source)
     startup.close()
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)

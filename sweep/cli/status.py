@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sweep.analysis import Trial
     from sweep.analysis.live_status import LogReader
     from sweep.analysis.verdict import SweepSummary
+    from sweep.documents.shapes import StatusDocument
     from sweep.render.live import LiveView
     from sweep.runner.resuming import ResumableSweep
     from sweep.spec import Spec
@@ -94,7 +95,7 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
     print_table(trials_grid(trials, metric), console())
 
 
-def _describe_trials(summary: SweepSummary, spec: Spec, total: int | None) -> list[str]:
+def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
     """Return lines about the state of the sweep, the number of its trials and the best one."""
     counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
     reason = f": {summary.reason}" if summary.reason else ""
@@ -106,6 +107,8 @@ def _describe_trials(summary: SweepSummary, spec: Spec, total: int | None) -> li
     if summary.best is not None:
         verdict = f" ({summary.verdict})" if summary.verdict else ""
         lines.append(f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}")
+    if summary.expected_gain is not None:
+        lines.append(f"gain     {summary.expected_gain.describe()}")
     return lines
 
 

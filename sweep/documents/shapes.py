@@ -21,6 +21,7 @@ from sweep.analysis.verdict import SweepSummary
 from sweep.documents.mistakes import Mistake
 from sweep.events import Value
 from sweep.export.winner import Winner
+from sweep.runner.limits import ExpectedGain
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Confirming, Offer, Timing
 from sweep.spec.changes import Difference
@@ -123,6 +124,7 @@ class StatusDocument(SweepSummary, Document):
     total: int | None  # number of trials; null if it is not fixed
     written: float | None  # when its log was last written, in seconds since 1970
     rungs: tuple[RungRanks, ...]
+    expected_gain: ExpectedGain | None = None  # what stop_when.gain asks for; null before a model knows enough
     each: tuple[Trial, ...] | None = None  # all trials, if they were asked for
 
 

@@ -6,6 +6,7 @@ from sweep.analysis import read_sweep, rung_ranks
 from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.verdict import summarize_sweep
 from sweep.documents.shapes import StatusDocument, extend
+from sweep.runner.limits import ExpectedGain
 from sweep.runner.resuming import ResumableSweep
 from sweep.store.ledger import Ledger
 from sweep.store.log import is_steered
@@ -23,7 +24,8 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     rungs = () if is_damaged else rung_ranks.measure_folder(folder)
     each = read_sweep(folder).trials if with_trials and not is_damaged else None
-    return extend(StatusDocument, summary, total=total, written=written, rungs=tuple(rungs), each=each)
+    more = {"rungs": tuple(rungs), "each": each, "expected_gain": None if is_damaged else _expected_gain(sweep)}
+    return extend(StatusDocument, summary, total=total, written=written, **more)
 
 
 def count_all_trials(sweep: ResumableSweep) -> int | None:
@@ -35,3 +37,13 @@ def count_all_trials(sweep: ResumableSweep) -> int | None:
     for change, _ in Ledger(keep_epochs=False).follow(log):
         present.observe(change)
     return present.all_trials
+
+
+def _expected_gain(sweep: ResumableSweep) -> ExpectedGain | None:
+    """Return what the next configurations of a sweep promise; None if it does not ask, or too little is known."""
+    when = sweep.spec.stop_when
+    if when is None or not when.asks_for_gain:
+        return None
+    from sweep.runner.expected_gain import measure_expected_gain
+
+    return measure_expected_gain(sweep.folder, sweep.spec)

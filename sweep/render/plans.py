@@ -20,6 +20,7 @@ from sweep.runner.pricing import ExpectedRung, Offer
 from sweep.runner.throughput import Measured, SettingsCombination, Throughput
 from sweep.space.feasible_points import DRAWS
 from sweep.spec import Spec
+from sweep.spec.blocks import StopWhen
 from sweep.statistics.racing import FIRST_SEEDS
 from sweep.text import counted, duration, format_setting, format_settings, money, score
 
@@ -350,8 +351,22 @@ def _describe_limits(spec: Spec) -> str:
     if metric.target is not None:
         reasons.append(f"when {metric.name} reaches {metric.target:g}")
     if spec.stop_when is not None:
-        reasons.append(f"after {spec.stop_when.no_improvement} trials without a better one")
+        reasons += _describe_stop(spec.stop_when)
     return " or ".join(reasons)
+
+
+def _describe_stop(when: StopWhen) -> list[str]:
+    """Describe when the search is no longer worth its cost."""
+    reasons = []
+    if when.no_improvement is not None:
+        reasons.append(f"after {when.no_improvement} trials without a better one")
+    promise = "once the next 8 configurations promise less than"
+    if when.gain is not None:
+        least = "seeds and examples can tell" if when.gain == "auto" else f"{when.gain:g}"
+        reasons.append(f"{promise} {least}")
+    if when.gain_per_hour is not None:
+        reasons.append(f"{promise} {when.gain_per_hour:g} for an hour of training")
+    return reasons
 
 
 def _describe_hours(plan: Plan) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
@@ -73,6 +73,9 @@ from sweep.store.ledger import (
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
 
+if TYPE_CHECKING:
+    from sweep.runner.expected_gain import GainRule
+
 MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
 
@@ -120,6 +123,7 @@ class Coordinator:
         self._observed = 0  # number of events so far
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
         self._units = None if spec.minutes is None else UnitReports(spec.length)
+        self._gain = _build_gain_rule(spec, searcher)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -129,7 +133,8 @@ class Coordinator:
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._limits.cap, self._present.is_added)
         self._population = searcher if isinstance(searcher, Population) else None
-        self._pauses = Pauses(searcher, scheduler, self._open)
+        reword = str if self._units is None else self._units.reword
+        self._pauses = Pauses(searcher, scheduler, self._open, reword)
         self._resumed = False
         self._is_open = False  # the whole log has been replayed
         self._began: Spec | None = None  # the sweep when this session began
@@ -151,6 +156,11 @@ class Coordinator:
         return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
+    def enough(self) -> str | None:
+        """Why the search starts no more configurations, although there are some (`stop_when.gain`); None if it does."""
+        return None if self._gain is None else self._gain.reason
+
+    @property
     def confirmed(self) -> str:
         """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
         return self._auxiliary.race().over if self._confirming else ""
@@ -164,6 +174,8 @@ class Coordinator:
     def left(self) -> int | None:
         """Number of trials that may still be started or resumed; None if unknown."""
         total = self._present.all_trials
+        if self.enough:
+            return len(self._ledger.queue) + len(self._again)
         return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
 
     @property
@@ -275,6 +287,8 @@ class Coordinator:
         return None if started is None else StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        if self.enough and not self._upcoming.begins_with_added():
+            return None
         chosen = self._upcoming.choose(worker)
         if chosen is None:
             return None
@@ -307,22 +321,44 @@ class Coordinator:
             self._upcoming.forget()
         if after.early_terminate != before.early_terminate:
             self._change_rule(after)
+        if after.space != before.space or after.stop_when != before.stop_when:
+            self._change_gain_rule(after)
         if self._is_open:
             self._hooks.changed(after)
 
     def _change_rule(self, after: Spec) -> None:
         """Apply another stopping rule from now on; it knows all that was reported before."""
-        self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.epochs)
+        self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
+        for event in self._iterate_search():
+            self._scheduler.observe(event)
+        self._pauses = self._make_pauses()
+        for trial in self._open.values():
+            if trial.state.place is not None and not trial.state.reopened:
+                trial.decisions = self._scheduler.decision_epochs(trial.epochs)
+
+    def _change_gain_rule(self, after: Spec) -> None:
+        """Ask another model from now on whether the search gains enough; it knows all trials in the present space."""
+        self._gain = _build_gain_rule(after, self._searcher)
+        if self._gain is None:
+            return
+        self._gain.asks = False
+        for event in self._iterate_search():
+            self._gain.observe(event)
+        self._gain.asks = True
+
+    def _iterate_search(self) -> Iterator[Event]:
+        """Yield the events of the search so far, as searcher and scheduler observe them."""
         ledger = Ledger(keep_epochs=False)
+        units = None if self._spec.minutes is None else UnitReports(self._spec.length)
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
             heard = number_in_search(change)
             if heard and not _was_reopened(change):
-                self._scheduler.observe(heard)
-        self._pauses = Pauses(self._searcher, self._scheduler, self._open)
-        for trial in self._open.values():
-            if trial.state.place is not None and not trial.state.reopened:
-                trial.decisions = self._scheduler.decision_epochs(trial.epochs)
+                yield from [heard] if units is None else units.translate(heard)
+
+    def _make_pauses(self) -> Pauses:
+        reword = str if self._units is None else self._units.reword
+        return Pauses(self._searcher, self._scheduler, self._open, reword)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
         """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
@@ -581,7 +617,9 @@ class Coordinator:
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)
-        reason = "finished" if finished else self.stopping or "the backend gave up"
+        reason = self.stopping or "the backend gave up"
+        if finished:
+            reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
         ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
@@ -701,6 +739,10 @@ class Coordinator:
             for translated in [heard] if self._units is None else self._units.translate(heard):
                 self._searcher.observe(translated)
                 verdict = self._scheduler.observe(translated) or verdict
+                if self._gain is not None:
+                    self._gain.observe(translated)
+        if verdict and self._units is not None:
+            verdict = self._units.reword(verdict)
         if heard:
             self._limits.observe(change)
         self._sharing.observe(change)
@@ -778,3 +820,12 @@ class Coordinator:
 def _was_reopened(change: Change) -> bool:
     """Return whether a change is about a trial that had failed for good; scheduler and searcher do not hear of it."""
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
+
+
+def _build_gain_rule(spec: Spec, searcher: Searcher) -> GainRule | None:
+    """Return the rule of `stop_when.gain`, whose model is imported only if the sweep file asks for it."""
+    if spec.stop_when is None or not spec.stop_when.asks_for_gain:
+        return None
+    from sweep.runner.expected_gain import build_gain_rule
+
+    return build_gain_rule(spec, searcher)

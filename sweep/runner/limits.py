@@ -29,8 +29,34 @@ from sweep.prices import COST
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 from sweep.store.ledger import Change, Ended, Reported, SessionChange, TrialState
+from sweep.text import counted
 
 ALIKE = 2  # trials that fail in the same way, regardless of their parameters, before the sweep ends
+
+
+NEXT = 8
+"""The number of configurations whose gain `stop_when.gain` asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedGain:
+    """What the next configurations are expected to gain, and the least for which the search goes on."""
+
+    gain: float  # in the units of the objective
+    least: float
+    why: str  # what the least gain is
+    configurations: int = NEXT
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the search goes on."""
+        return self.gain >= self.least
+
+    def describe(self) -> str:
+        """Return both in words."""
+        sign = ">=" if self.is_enough else "<"
+        next_ones = counted(self.configurations, "configuration")
+        return f"expected gain of the next {next_ones} {self.gain:.2g} {sign} {self.least:.2g} ({self.why})"
 
 
 class Limits:
@@ -59,7 +85,7 @@ class Limits:
         self._budget = spec.budget
         caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
         self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
-        self._patience = spec.stop_when.no_improvement if spec.stop_when else None
+        self._patience = spec.stop_when.no_improvement if spec.stop_when else None  # `GainRule` has the others
         self._max_failures = spec.max_failures
         self._highest_price = 0.0 if spec.resources.price is None else prices.find_price_bounds(spec.resources.price)[1]
         self._bounds = analysis.BudgetLimits.of(spec)

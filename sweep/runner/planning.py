@@ -30,9 +30,10 @@ from sweep.searchers import Searcher
 from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, domains
 from sweep.space.domains import Categorical, Constant, Domain, Tied, key, list_choices
-from sweep.space.early_terminate import Own
+from sweep.space.early_terminate import AshaPromotion, Own
 from sweep.space.feasible_points import estimate_feasible_fraction
 from sweep.spec import Spec
+from sweep.spec.automatic import stop_instead_of_pausing
 from sweep.spec.validation import describe_value
 from sweep.store import sweep_info
 from sweep.text import did_you_mean, guess, printable
@@ -95,6 +96,18 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
     check_source(spec, where, source, here=here)
     return source
+
+
+def adapt_to_source(spec: Spec, source: Source) -> Spec:
+    """Return the sweep with a rule that stops trials, if auto has chosen one that pauses them and none could go on."""
+    rule = spec.early_terminate
+    was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
+    if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
+        return spec
+    if "restored" not in source.reads_of_its_trial_not(["restored"]):
+        return spec
+    stopping, line = stop_instead_of_pausing(rule)
+    return replace(spec, early_terminate=stopping, chosen=(spec.chosen[0], line))
 
 
 def own_optimizers(spec: Spec) -> tuple[str, ...]:

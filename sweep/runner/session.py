@@ -367,7 +367,8 @@ class Session:
             view.say(f"confirm: {coordinator.confirmed}")
         fault = coordinator.fault or full
         interrupted = fault is not None or (self.ending.asked and not ended)
-        return Outcome(self.folder, coordinator.completed, coordinator.stopping, interrupted, fault)
+        stopped = coordinator.stopping or coordinator.enough
+        return Outcome(self.folder, coordinator.completed, stopped, interrupted, fault)
 
 
 class _Answers:

@@ -452,6 +452,11 @@ class Upcoming:
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
+    def begins_with_added(self) -> bool:
+        """Return whether the next trial is one that a person has added."""
+        first = next(self._next(), None)
+        return first is not None and self._is_added(first[1])
+
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """Return number and parameters of the next trial for a worker; None if there is none to start."""
         first = next(self._next(), None)
@@ -507,8 +512,15 @@ class Pauses:
     Without such a rule, no trial pauses.
     """
 
-    def __init__(self, searcher: Searcher, scheduler: Scheduler, trials: Mapping[int, OpenTrial]) -> None:
-        """Initialize with all open trials by number; the mapping may change later."""
+    def __init__(
+        self,
+        searcher: Searcher,
+        scheduler: Scheduler,
+        trials: Mapping[int, OpenTrial],
+        reword: Callable[[str], str] = str,
+    ) -> None:
+        """Initialize with all open trials by number; the mapping may change later. ``reword`` changes reasons."""
+        self._reword = reword
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
         self._trials = trials
@@ -524,7 +536,8 @@ class Pauses:
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
             return None
-        return self._rule.holds(place)
+        why = self._rule.holds(place)
+        return None if why is None else self._reword(why)
 
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the interruption of a trial that pauses at its present epoch; None if it continues."""
@@ -569,6 +582,6 @@ class Pauses:
         ends = []
         for place, reason in reasons.items():
             if place in trials_by_place:
-                end = trials_by_place[place].end(Status.PRUNED, reason, Facts())
+                end = trials_by_place[place].end(Status.PRUNED, self._reword(reason), Facts())
                 ends.append(structs.replace(end, waits=rest))
         return ends

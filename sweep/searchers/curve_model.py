@@ -139,24 +139,68 @@ class CurveModel:
         parameters: Sequence[KernelParameters],
     ) -> None:
         self._levels = _levels(rungs)
+        self._unit = max(float(comparable(rungs[0]).std()), 1e-9)  # of losses, as in `_levels`
         self._processes: list[GaussianProcess] = []
         unknown = KernelParameters.expected(int(owners.max()) + 1)
+        self._noises: list[float] = []  # variances of the noise of each level's own part
         for place, level in enumerate(self._levels):
             chosen = spread_choice(level.own, MOST_POINTS)
             known = parameters[place] if place < len(parameters) else unknown
             points = features[np.array(level.trials)[chosen]]
             process = GaussianProcess(known, owners, points, level.own[chosen])
             self._processes.append(process.believing(features[list(pending[place])]))
+            self._noises.append(math.exp(known.noise))
         started = sorted({trial for level in self._levels for trial in level.trials})
         means, _ = self.predict(features[started])
         self._best = float(means.min())
         self.ranked = [started[place] for place in np.argsort(means, kind="stable")]
         """Trials by their predicted loss, best first."""
 
+    @property
+    def rungs(self) -> int:
+        """The number of rungs that count."""
+        return len(self._levels)
+
+    @property
+    def noise(self) -> float:
+        """The deviation of the losses of one configuration at the highest rung that counts, as losses are given."""
+        variance = 0.0
+        for level, noise in zip(self._levels, self._noises, strict=True):
+            variance = level.slope**2 * variance + level.scale**2 * noise
+        return math.sqrt(variance) * self._unit
+
+    def expected_gain(self, features: Array, count: int) -> float:
+        """Return how far the best of ``count`` new configurations is expected to be below the best trial's loss.
+
+        The configurations are taken from ``features`` one after another: the one with the greatest expected
+        improvement, on the assumption that those before it end as predicted. Losses are as they were given, without
+        noise.
+        """
+        processes = self._processes
+        gains, deviations = [], []
+        for _ in range(min(count, len(features))):
+            mean, deviation = self._predict(processes, features)
+            chosen = int(np.argmax(_log_improvements(self._best - mean, deviation)))
+            gains.append(self._best - mean[chosen])
+            deviations.append(deviation[chosen])
+            processes = [process.believing(features[[chosen]]) for process in processes]
+        return expected_maximum(np.array(gains), np.array(deviations)) * self._unit
+
+    def mean_gain(self, features: Array, count: int) -> float:
+        """Return the mean of the same over groups of ``count`` configurations, in the order of ``features``."""
+        mean, deviation = self._predict(self._processes, features)
+        starts = range(0, max(len(features) - count, 0) + 1, count)
+        groups = [slice(start, start + count) for start in starts]
+        found = [expected_maximum(self._best - mean[group], deviation[group]) for group in groups]
+        return float(np.mean(found)) * self._unit
+
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Return mean and deviation of the losses of configurations, in units of the first rung's deviation."""
+        return self._predict(self._processes, features)
+
+    def _predict(self, processes: Sequence[GaussianProcess], features: Array) -> tuple[Array, Array]:
         mean, variance = np.zeros(len(features)), np.zeros(len(features))
-        for level, process in zip(self._levels, self._processes, strict=True):
+        for level, process in zip(self._levels, processes, strict=True):
             own, deviation = process.predict(features)
             mean = level.slope * mean + level.offset + level.scale * own
             variance = level.slope**2 * variance + (level.scale * deviation) ** 2
@@ -169,8 +213,26 @@ class CurveModel:
         noise. The logarithm also distinguishes configurations with almost no chance (Ament et al., NeurIPS 2023).
         """
         mean, deviation = self.predict(features)
-        z = (self._best - mean) / deviation
-        log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
-        near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
-        far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
-        return np.asarray(np.log(deviation) + np.where(z > -5.0, near, far))
+        return _log_improvements(self._best - mean, deviation)
+
+
+def _log_improvements(gains: Array, deviations: Array) -> Array:
+    """Return the logarithm of the expected positive part of normal numbers with these means and deviations."""
+    z = gains / deviations
+    log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
+    near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
+    far = log_density - 2.0 * np.log(np.maximum(-z, 1.0))
+    return np.asarray(np.log(deviations) + np.where(z > -5.0, near, far))
+
+
+def expected_maximum(means: Array, deviations: Array) -> float:
+    """Return the expected positive part of the largest of independent normal numbers.
+
+    It is the integral over x > 0 of the chance that one of them is larger than x.
+    """
+    most = max(float((means + 8.0 * deviations).max()), 0.0)
+    if most == 0.0:
+        return 0.0
+    points = np.linspace(0.0, most, 513)
+    below = ndtr((points[:, None] - means) / deviations).prod(axis=1)
+    return float(np.trapezoid(1.0 - below, points))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
-from sweep.searchers.curve_model import CurveModel, Results, fit_rungs
+from sweep.searchers.curve_model import FEWEST, CurveModel, Results, fit_rungs
 from sweep.searchers.encoding import Encoding, Rows
 from sweep.searchers.gaussian_process import KernelParameters
 from sweep.searchers.points import Draw, first_new, independent_draws, random_search, sobol_search, uniform_numbers
@@ -37,6 +37,7 @@ REFIT_SHARE = 5
 """The kernel's parameters are fitted again whenever about one in this many results is new."""
 CANDIDATES = 512
 NEIGHBORS = 40  # tried around each of the best candidates
+PROMISING = 200  # candidates of which `expected_gain` takes the next configurations
 BETA = 5.0
 """Number of results after which the author's beliefs count as much as the model: piBO (Hvarfner et al., ICLR 2022).
 
@@ -70,6 +71,14 @@ def _combine_results(results: Sequence[RungResult]) -> Results:
         np.array([one.loss for one in results]),
         np.array([one.violation for one in results]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledGain:
+    """What further configurations are expected to gain, and the deviation of the losses of one configuration."""
+
+    gain: float
+    noise: float
 
 
 @dataclass(slots=True)
@@ -164,6 +173,28 @@ class GaussianProcessSearcher:
                 self._count(self._places[trial.number])
             case _:
                 pass
+
+    def expected_gain(self, count: int, upcoming: Sequence[Params] = (), *, chosen: bool = True) -> ModelledGain | None:
+        """Return what the next ``count`` configurations are expected to gain over the best trial.
+
+        The next ones are the most promising of ``upcoming``, if it is not empty, or else of all configurations; without
+        ``chosen``, they are any of ``upcoming``. Return None before three trials have trained to the end, or if there
+        is nothing left to try.
+        """
+        whole = sum(result.rung == END for result in self.results)
+        if self._starting or whole < FEWEST:
+            return None
+        with _LIBRARIES.limit(limits=1, user_api="blas"):
+            model = self._model()
+            if model.rungs < len(self._by_rung(self.results)):  # too few results between the first rung and the end
+                return None
+            if upcoming:
+                rows = self._encoding.encode_all(list(upcoming))
+            else:
+                rows = self._candidates(len(self._ledger.trials))[:PROMISING]
+            features = self._encoding.features(rows)
+            gain = model.expected_gain(features, count) if chosen else model.mean_gain(features, count)
+            return ModelledGain(gain, model.noise)
 
     @property
     def _starting(self) -> bool:

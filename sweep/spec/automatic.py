@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sweep.space.early_terminate import AshaPromotion, EarlyTermination, NoTermination, compute_decision_epochs
+from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination, NoTermination, compute_decision_epochs
 from sweep.text import counted
 
 ETA = 3
@@ -28,25 +28,39 @@ class Automatic:
     lines: tuple[str, str]
 
 
+def stop_instead_of_pausing(rule: AshaPromotion) -> tuple[Asha, str]:
+    """Return the rule for trials that cannot go on from a checkpoint, in place of the one that was chosen, and why.
+
+    A trial that paused would train again from its first epoch, so at the same rungs it is stopped for good.
+    """
+    stopping = Asha(min_iter=rule.min_iter, max_iter=rule.max_iter, eta=rule.eta)
+    why = "the function does not read report.restored, so that a trial that pauses would begin again"
+    return stopping, f"asha, chosen by auto: {why}"
+
+
 def choose_automatically(
     *,
     objectives: int,
     epochs: int,
     minutes: float | None = None,
     has_rule: bool = False,
+    has_prior: bool = False,
     lengths_differ: bool = False,
     budget_epochs: int | None = None,
 ) -> Automatic:
     """Return a method and a rule for trials of so many epochs, or, with minutes, of so many hundredths of them.
 
-    ``has_rule`` says that the file has a rule, ``lengths_differ`` that trials train for different numbers of epochs,
-    and ``budget_epochs`` how many epochs all trials train together, if that is bounded.
+    ``has_rule`` says that the file has a rule, ``has_prior`` that it says where its author believes the best to be,
+    ``lengths_differ`` that trials train for different numbers of epochs, and ``budget_epochs`` how many epochs all
+    trials train together, if that is bounded.
     """
     if objectives > 1:
         reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
+        reason += "; it begins with draws by the prior" if has_prior else ""
         whole = "none, chosen by auto: with several metrics, all trials train to the end"
         return Automatic("tpe", None, (reason, "")) if has_rule else Automatic("tpe", NoTermination(), (reason, whole))
     method = "gp, chosen by auto: it learns most from few trials, and from those that pause or are stopped as well"
+    method += "; it begins with draws by the prior, and follows it while results are few" if has_prior else ""
     if has_rule:
         return Automatic("gp", None, (method, ""))
     if lengths_differ:

@@ -21,7 +21,7 @@ from sweep.text import parse_percent
 LATER = frozenset(
     {
         *("all_data", "data_seed", "deterministic", "run_eagerly", "jit_compile", "fuse", "servers"),
-        *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money"),
+        *("co2_g_per_kwh", "price_per_gpu_hour", "max_share", "money", "gain", "gain_per_hour"),
     }
 )
 """Keys that earlier releases did not have."""
@@ -242,7 +242,20 @@ class Budget(Block):
 class StopWhen(Block):
     """When the sweep as a whole is no longer worth its cost."""
 
-    no_improvement: Count = Field(description="Finished trials in a row without a better objective.")
+    no_improvement: Count | None = Field(None, description="Finished trials in a row without a better objective.")
+    gain: Annotated[float, Field(gt=0)] | Literal["auto"] | None = Field(
+        None,
+        description="Least gain of the objective that the next 8 configurations must promise, by a model; auto: what "
+        "the seeds and the held-out examples can tell.",
+    )
+    gain_per_hour: Amount | None = Field(
+        None, description="The same for each hour that they are expected to train: what a gain is worth to you."
+    )
+
+    @property
+    def asks_for_gain(self) -> bool:
+        """Whether a model is asked what further configurations promise."""
+        return self.gain is not None or self.gain_per_hour is not None
 
 
 class Checkpoint(Block):

@@ -89,6 +89,7 @@ class SpecResolver:
         self.check_exclusive_settings()
         self.check_workers()
         self.check_minutes()
+        self.check_stop_when()
         self.check_reduction()
         before = document.found
         entries = parameters.read_parameters(file.parameters or {}, ("parameters",), document)
@@ -156,8 +157,9 @@ class SpecResolver:
             epochs=count_length(self.epochs),
             minutes=None if "epochs" in self.document.data else file.minutes,
             has_rule="early_terminate" in self.document.data,
+            has_prior=bool(file.prior),
             lengths_differ="epochs" in (file.parameters or {}),
-            budget_epochs=file.budget.epochs,
+            budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
@@ -358,6 +360,19 @@ class SpecResolver:
         }
         for reason in (reason for reason, there in reasons.items() if there):
             self.document.mistake(("minutes",), f"does not go with {reason}", "write epochs in its place", at_key=True)
+
+    def check_stop_when(self) -> None:
+        """Note a `stop_when` that never ends the sweep."""
+        when = self.file.stop_when
+        if when is None:
+            return
+        if when.no_improvement is None and not when.asks_for_gain:
+            hint = "expected no_improvement, gain or gain_per_hour"
+            self.document.mistake(("stop_when",), f"says nothing, {hint}", at_key=True)
+        if self.is_population and when.asks_for_gain:
+            key = "gain" if when.gain is not None else "gain_per_hour"
+            what = f"does not go with method {self.file.method}, whose members change their parameters while they train"
+            self.document.mistake(("stop_when", key), what, "write no_improvement in its place", at_key=True)
 
     def check_fused(self) -> None:
         """Note settings that trials trained as one program cannot have."""

@@ -76,3 +76,16 @@ def test_the_resolved_sweep_names_what_was_chosen() -> None:
     again = parse_spec(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
     assert again == spec
     assert again.chosen == ()
+
+
+def test_a_prior_is_named_in_the_reason() -> None:
+    spec = sweep("metric: {name: loss}\nepochs: 27\nprior: {a: 0.5}")
+    assert spec.method == "gp"
+    assert "begins with draws by the prior" in spec.chosen[0]
+    assert "prior" not in sweep("metric: {name: loss}\nepochs: 27").chosen[0]
+
+
+def test_rungs_of_minutes_are_hundredths() -> None:
+    spec = sweep("metric: {name: loss}\nminutes: 5")
+    assert compute_decision_epochs(spec.early_terminate, spec.length) == (12, 36)
+    assert "a third of the trials goes on from 12 and 36 hundredths of the 5 minutes" in spec.chosen[1]

@@ -1,0 +1,266 @@
+"""Ends a search when its next configurations are not expected to gain enough (`stop_when.gain` and `gain_per_hour`).
+
+A Gaussian process is fitted to the results of the search, whatever its method (`sweep.searchers.gp_search`). What
+counts is how far the best of the next `NEXT` configurations is expected to be ahead of the best one so far. With a
+method that learns, these are the most promising configurations; with others, those that the method would try. The
+search ends once this is less than
+
+- ``gain``, as given;
+- with ``gain: auto``, what the sweep could tell from luck: the difference that its seeds show, or that the choice of
+  held-out examples may explain. Once what is left to gain is within the error of the objective, further search overfits
+  it: Makarova et al., Automatic Termination for Hyperparameter Optimization, AutoML 2022. They bound the regret from
+  above; here it is the expected gain, which is less cautious and has the units of what is asked;
+- ``gain_per_hour`` times the hours that these configurations train: Xie et al., Cost-aware Stopping for Bayesian
+  Optimization, 2025, where a search ends when no configuration is expected to gain more than it costs.
+
+The decision is a function of the events, so that a resumed sweep decides as it did before: the model is asked whenever
+about 5 % more configurations have ended, and the first answer that is too low is final.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sweep.analysis import ranking
+from sweep.events import WHOLE, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.progress import UnitReports
+from sweep.runner import methods
+from sweep.runner.limits import NEXT, ExpectedGain
+from sweep.runner.methods import Repeated
+from sweep.searchers import Searcher
+from sweep.searchers.gp_search import GaussianProcessSearcher
+from sweep.space import Space
+from sweep.space.objectives import Objective
+from sweep.spec import Spec
+from sweep.spec.blocks import StopWhen
+from sweep.statistics.power import LEAST, detectable_difference, spread_over_seeds
+from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger, number_in_search
+from sweep.text import counted
+
+FEWEST_ENDED = 10
+"""Configurations that have ended before a search may, in addition to one for each parameter that varies."""
+ASKED_SHARE = 20  # the model is asked again whenever one in so many configurations is new
+UPCOMING = 256  # configurations to come of a method that does not learn
+MOST_GRID = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class GainSetting:
+    """What the rule knows of a sweep."""
+
+    space: Space
+    objective: Objective
+    seed: int
+    stop_when: StopWhen
+    trials_each: int = 1  # trials of a configuration
+    seeds: int = 1  # with which configurations are compared in the end
+
+    @classmethod
+    def of(cls, spec: Spec) -> GainSetting | None:
+        """Return the setting of a sweep file; None if it asks for no gain."""
+        wanted = spec.stop_when
+        if wanted is None or not wanted.asks_for_gain:
+            return None
+        seeds = spec.trials_each if spec.confirm is None else spec.confirm.seeds
+        return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, seeds)
+
+
+def build_gain_rule(spec: Spec, searcher: Searcher) -> GainRule | None:
+    """Return the rule of a sweep whose searcher is given; None if it asks for no gain."""
+    setting = GainSetting.of(spec)
+    if setting is None:
+        return None
+    method = spec.search_method
+    return GainRule(setting, None if method.learns else searcher, enumerates=method.enumerates)
+
+
+def measure_expected_gain(folder: ResultsFolder, spec: Spec) -> ExpectedGain | None:
+    """Return what the next configurations of a sweep are expected to gain by its log; None if too little is known.
+
+    Raises:
+        StoreError: if the log is damaged.
+    """
+    searcher = None if spec.search_method.learns else methods.searcher(spec, (), spec.trials_each)
+    setting = GainSetting.of(spec)
+    if setting is None:
+        return None
+    rule = GainRule(setting, searcher, enumerates=spec.search_method.enumerates)
+    rule.asks = False
+    units = None if spec.minutes is None else UnitReports(spec.length)
+    for change, _ in Ledger(keep_epochs=False).follow(folder.log):
+        event = number_in_search(change)
+        if event is None:
+            continue
+        for translated in [event] if units is None else units.translate(event):
+            rule.observe(translated)
+            if searcher is not None:
+                searcher.observe(translated)
+    return rule.compute()
+
+
+class GainRule:
+    """Observes the trials of a search and says when its next configurations are not expected to gain enough.
+
+    ``searcher`` is that of the sweep, which is asked for the configurations to come, or None if it learns.
+    """
+
+    def __init__(self, setting: GainSetting, searcher: Searcher | None, *, enumerates: bool = False) -> None:
+        self._setting, self._searcher = setting, searcher
+        self._enumerates = enumerates
+        self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
+        self._configurations = _Configurations(self._model)
+        several = setting.trials_each > 1
+        self._listener: Searcher = (
+            Repeated(self._configurations, setting.trials_each) if several else self._configurations
+        )
+        self._fewest = FEWEST_ENDED + len(setting.space.varying)
+        self._asked = 0  # configurations that had ended when the model was asked last
+        self._records = _Records(setting)
+        self._started: set[int] = set()  # configurations
+        self.reason: str | None = None
+        """Why the search starts no more configurations; None if it goes on."""
+        self.asks = True
+        """Whether the model is asked when configurations have ended; without, only `compute` asks it."""
+
+    def observe(self, event: Event) -> None:
+        """Process an event of the search."""
+        if isinstance(event, TrialStarted):
+            self._started.add(event.trial // self._setting.trials_each)
+        self._records.observe(event)
+        self._listener.observe(event)
+        if self.asks and self.reason is None and isinstance(event, TrialEnded) and self._is_due():
+            self._asked = self._configurations.ended
+            found = self.compute()
+            if found is not None and not found.is_enough:
+                self.reason = found.describe()
+
+    def _is_due(self) -> bool:
+        ended = self._configurations.ended
+        return ended >= self._fewest and ended - self._asked >= max(1, ended // ASKED_SHARE)
+
+    def compute(self) -> ExpectedGain | None:
+        """Return what the next configurations are expected to gain now; None if too little is known."""
+        if self._configurations.ended < self._fewest:
+            return None
+        upcoming: list[Params] = []
+        if self._searcher is not None:
+            upcoming = list(self._list_upcoming(self._searcher))
+            if not upcoming:
+                return None
+        is_chosen = self._searcher is None or self._enumerates
+        modelled = self._model.expected_gain(NEXT, upcoming, chosen=is_chosen)
+        if modelled is None:
+            return None
+        count = min(NEXT, len(upcoming)) if upcoming else NEXT
+        bounds = self._records.list_bounds(count, modelled.noise)
+        least, why = max(bounds)
+        return ExpectedGain(modelled.gain, least, why, count)
+
+    def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
+        """Yield the configurations that the method would try next; trials may start in another order."""
+        most = len(self._started) + (MOST_GRID if self._enumerates else UPCOMING)
+        for number in range(most):
+            if number in self._started:
+                continue
+            params = searcher.suggest(number * self._setting.trials_each)
+            if params is None:
+                return
+            yield params
+
+
+class _Configurations:
+    """A searcher that counts the configurations that have ended or pause, and lets the model observe them."""
+
+    foresees = False
+
+    def __init__(self, model: GaussianProcessSearcher) -> None:
+        self._model = model
+        self._over: set[int] = set()
+
+    @property
+    def ended(self) -> int:
+        return len(self._over)
+
+    def learn(self, past: object) -> int:
+        return 0
+
+    def suggest(self, number: int) -> Params | None:
+        return None
+
+    def observe(self, event: Event) -> None:
+        self._model.observe(event)
+        if isinstance(event, TrialEnded) and (event.status is not Status.INTERRUPTED or event.waits):
+            self._over.add(event.trial)
+
+
+class _Records:
+    """What the trials of a search have shown of the noise of the objective and of the time that they train."""
+
+    def __init__(self, setting: GainSetting) -> None:
+        self._setting = setting
+        self._last: dict[int, EpochReported] = {}  # of trials that train
+        self._scores: dict[int, list[float]] = {}  # of completed trials, by configuration
+        self._best: EpochReported | None = None
+        self._best_loss = math.inf
+        self._examples = 0
+        self._trained_s = 0.0
+        self._trained: set[int] = set()  # configurations
+
+    def observe(self, event: Event) -> None:
+        """Record an event."""
+        if isinstance(event, EpochReported):
+            self._last[event.trial] = event
+            self._examples = int(event.measures.get("validation_examples", self._examples))
+            self._trained_s += event.time_s
+            self._trained.add(event.trial // self._setting.trials_each)
+        elif isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED:
+            self._end(event, self._last.pop(event.trial, None))
+
+    def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
+        loss = None if last is None or event.status not in WHOLE else self._setting.objective.loss(last.metrics)
+        if loss is None or last is None:
+            return
+        self._scores.setdefault(event.trial // self._setting.trials_each, []).append(loss)
+        if loss < self._best_loss:
+            self._best, self._best_loss = last, loss
+
+    def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:
+        """Return the gains below which the next ``count`` configurations are not worth it, each with what it is.
+
+        ``noise`` is the deviation of scores of one configuration, by the model.
+        """
+        wanted = self._setting.stop_when
+        bounds = []
+        if wanted.gain == "auto":
+            bounds += [self._bound_by_seeds(noise), *self._bound_by_examples()]
+        elif wanted.gain is not None:
+            bounds.append((wanted.gain, "stop_when.gain"))
+        if wanted.gain_per_hour is not None:
+            hours = count * self._trained_s / max(len(self._trained), 1) / 3600
+            bounds.append((wanted.gain_per_hour * hours, f"stop_when.gain_per_hour, for {hours:.2g} h of training"))
+        return bounds
+
+    def _bound_by_seeds(self, noise: float) -> tuple[float, str]:
+        """Return the difference that the seeds of the sweep show.
+
+        With too few for a verdict, it is one standard error of the difference of two means.
+        """
+        seeds = self._setting.seeds
+        spread = spread_over_seeds(self._scores.values())
+        spread = noise if spread is None else spread
+        if seeds >= LEAST:
+            return detectable_difference(spread, seeds, configurations=2), f"what {seeds} seeds can tell"
+        return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
+
+    def _bound_by_examples(self) -> Sequence[tuple[float, str]]:
+        """Return the difference that the choice of held-out examples may explain, if they are known."""
+        best = self._best
+        if best is None:
+            return []
+        name = self._setting.objective.name
+        deviation = best.measures.get("validation_loss_std")
+        found = ranking.noise_of_metric(name, best.metrics[name], self._examples, deviation)
+        return [] if found is None else [(found.difference, f"what {found.examples} validation examples can tell")]
