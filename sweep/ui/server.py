@@ -324,7 +324,9 @@ async def _send_trial(request: web.Request) -> web.Response:
     beside = request.query.get("beside", "")
     if beside.isdecimal() and len(beside) < 10:
         numbers.append(int(beside))
-    events = {number: watch.sweep.events_of(number) if watch.sweep else () for number in numbers}
+    events = {}
+    if watch.sweep is not None:
+        events = {number: watch.sweep.events_of(number) for number in numbers}
     chosen = tuple(dict.fromkeys(numbers))
     document, data = await request.app[PAGE].reading.run(trial_facts.read_trials, watch.folder, chosen, events)
     text = f'{{"trial":{as_line(document)},"data":{as_json(data)}}}'
