@@ -88,13 +88,13 @@ def _run(
         if ui:
             page.say_address_beside(results, spec.name, driver)
         return
-    if ui:
-        page.say_address_beside(results, spec.name, os.getpid())
     if goes_on:
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
         startup.close()
         for line in changed:
             click.echo(printable(line), err=True)
+        if ui:
+            page.say_address_beside(results, spec.name, os.getpid())
         here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
@@ -103,6 +103,8 @@ def _run(
     startup.close()
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
+    if ui:
+        page.say_address_beside(results, spec.name, os.getpid())
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
     conclude(outcome, how, as_json=as_json)

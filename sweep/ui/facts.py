@@ -127,7 +127,7 @@ def describe_standing(
     note: str = "",
 ) -> LiveFacts:
     """Return the facts of a sweep that is, or is not, ``running``."""
-    state = "running" if running else "killed" if standing.over is None and standing.session else "ended"
+    state = _name_state(standing, running=running)
     until = now if running else standing.last or now
     total = standing.total
     partly = sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
@@ -160,6 +160,13 @@ def describe_standing(
         events=events,
         note=note,
     )
+
+
+def _name_state(standing: Standing, *, running: bool) -> str:
+    if running:
+        return "running"
+    was_killed = standing.session is not None and standing.over is None
+    return "killed" if was_killed else "ended"
 
 
 def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:

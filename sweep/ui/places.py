@@ -18,5 +18,8 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
     folder = ResultsFolder(results / name)
     if is_plain and len(name.encode("utf-8", "replace")) <= 200 and (folder.info.is_file() or folder.log.is_file()):
         return folder
-    known = [path.name for path in results.iterdir() if (path / "sweep.json").is_file()] if results.is_dir() else []
-    raise UnknownNameError.one(name, f"no such sweep in {results}", did_you_mean(name, known) if known else "")
+    known = []
+    if results.is_dir():
+        known = [path.name for path in results.iterdir() if (path / "sweep.json").is_file()]
+    hint = did_you_mean(name, known) if known else ""
+    raise UnknownNameError.one(name, f"no such sweep in {results}", hint)

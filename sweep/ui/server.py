@@ -98,17 +98,12 @@ def make_app(page: Page) -> web.Application:
             web.get("/{name}/{trial:[0-9]{1,9}}.json", _send_trial),
         ]
     )
-    app.on_startup.append(_prepare)
     app.on_shutdown.append(_end_streams)
     return app
 
 
-async def _prepare(app: web.Application) -> None:
-    """Import in a thread what the first report needs, before it is asked for."""
-    app[PAGE].reading.start(_import_report)
-
-
-def _import_report() -> None:
+def import_libraries() -> None:
+    """Import what reading needs, before several threads do: half an import is all that the second one might see."""
     import sweep.render.report
     import sweep.searchers.optuna_study
     import sweep.store.reading  # noqa: F401  # imported for what comes later
@@ -324,7 +319,9 @@ async def _send_trial(request: web.Request) -> web.Response:
     beside = request.query.get("beside", "")
     if beside.isdecimal() and len(beside) < 10:
         numbers.append(int(beside))
-    events = {number: watch.sweep.events_of(number) if watch.sweep else () for number in numbers}
+    events = {}
+    if watch.sweep is not None:
+        events = {number: watch.sweep.events_of(number) for number in numbers}
     chosen = tuple(dict.fromkeys(numbers))
     document, data = await request.app[PAGE].reading.run(trial_facts.read_trials, watch.folder, chosen, events)
     text = f'{{"trial":{as_line(document)},"data":{as_json(data)}}}'
@@ -479,15 +476,22 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
 
 
 async def _act(request: web.Request) -> web.Response:
-    """Run the command line of an act; with ``preview`` filled in, only say what it is."""
+    """Run the command line of an act; with ``preview`` filled in, only say what it is, or why it is none yet."""
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
-    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.results)
     if given.get("preview"):
-        return _json({"command": acts.show_command(arguments)})
+        return _json(_preview(act, {**given, "sweep": folder.name}, page.results))
+    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.results)
     return _json(page.jobs.start(arguments).look())
+
+
+def _preview(act: acts.Act, given: acts.Given, results: Path) -> dict[str, str]:
+    try:
+        return {"command": acts.show_command(acts.make_arguments(act, given, results)), "wrong": ""}
+    except InputError as error:
+        return {"command": "", "wrong": str(error)}
 
 
 async def _send_job(request: web.Request) -> web.Response:
@@ -543,6 +547,7 @@ async def _run_draft(request: web.Request) -> web.Response:
 
 def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
     """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
+    import_libraries()
     asyncio.run(_serve(page, listening, beside))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweep.errors import SweepError
+from sweep.errors import SweepError, in_short
 from sweep.events import convert_to_json_types
 from sweep.render import as_plain
 from sweep.store.folder import ResultsFolder
@@ -78,10 +79,6 @@ class Reading:
         """Return the result of a function that a thread calls."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
 
-    def start(self, work: Callable[[], None]) -> None:
-        """Call a function in a thread, whose end nobody waits for."""
-        self._threads.submit(work)
-
     def close(self) -> None:
         """End without waiting for what is being read."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -130,6 +127,9 @@ class Watch:
                 pause_s = await self._look()
             except SweepError as error:
                 self._fail(str(error))
+            except Exception as error:  # the page says it, and the next look may succeed
+                logging.getLogger(__name__).exception("%s could not be read", self.folder.name)
+                self._fail(in_short(error))
             await asyncio.sleep(pause_s)
 
     def _fail(self, problem: str) -> None:
@@ -176,6 +176,9 @@ class Watch:
             cost_s = self.report.cost_s
         except SweepError as error:
             self._fail(str(error))
+        except Exception as error:  # as above
+            logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
+            self._fail(in_short(error))
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
         self.news.tell()
 
@@ -238,6 +241,9 @@ class ShelfWatch:
                 problem = ""
             except SweepError as error:
                 content, problem = self.content, str(error)
+            except Exception as error:  # the page says it, and the next look may succeed
+                logging.getLogger(__name__).exception("the results folder could not be read")
+                content, problem = self.content, in_short(error)
             if (content, problem) != (self.content, self.problem) or not self.version:
                 self.content, self.problem = content, problem
                 self.version += 1

@@ -44,6 +44,7 @@ def visit(work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, rea
     async def run() -> None:
         secrets = Access(read_only=read_only, token=ACCESS.token, cookie=ACCESS.cookie)
         page = server.Page(Path("results"), secrets, COMMANDS)
+        server.import_libraries()
         async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
             if let_in:
                 assert (await client.get("/?token=the-token")).status == 200
@@ -375,9 +376,11 @@ def test_an_act_is_exactly_its_command_line(project: Path, recorded: Path) -> No
         ).json()
         assert not recorded.exists()
         job = await (await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text})).json()
-        assert shown == {"command": job["command"]}
+        assert shown == {"command": job["command"], "wrong": ""}
         done = await finish(client, job)
         assert (done["exit_code"], done["output"]) == (4, "said\n")
+        wrong = await (await post(client, "/one/-/acts/extend", {"run_cap": "many", "preview": "yes"})).json()
+        assert wrong == {"command": "", "wrong": "Configurations in all: is 'many', expected a whole number"}
         answer = await post(client, "/one/-/acts/extend", {"run_cap": "many"})
         assert (answer.status, (await answer.json())["error"][0]["where"]) == (400, "Configurations in all")
         assert (await client.get("/-/jobs/99")).status == 404

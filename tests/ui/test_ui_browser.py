@@ -129,7 +129,7 @@ def visit(browser: Any, address: str) -> Iterator[Visit]:
 def test_the_shelf_filters_and_compares(visit: Visit, project: Path) -> None:
     one = visit()
     one.wait("document.querySelectorAll('#sweeps li').length === 3")
-    one.page.fill("#filter", "KILL")
+    one.page.fill("#filter", "DONE")
     one.wait("document.querySelectorAll('#sweeps li').length === 1")
     one.page.fill("#filter", "")
     one.page.select_option("#state", "finished")
@@ -197,7 +197,7 @@ def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) ->
         assert one.page.evaluate("[...selection.mask].map((on, at) => on && at).filter(Boolean)") == [2]
         boxes = one.page.evaluate("plots.map((plot) => plot.box.isConnected)")
         assert all(boxes)
-        assert len(boxes) == 9
+        assert len(boxes) == 10  # importance and timeline, as in the file
 
 
 def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:
@@ -234,6 +234,8 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.wait("document.querySelectorAll('tr.differs').length > 3")
     one.open("/killed/999", ready=False)
     one.has_text("#trial", "has no trial 999")
+    assert [trouble[-15:] for trouble in one.troubles] == ["404 (Not Found)"]
+    one.troubles.clear()
 
 
 def run_act(one: Visitor, name: str, fields: dict[str, str] | None = None) -> tuple[str, str, str]:
@@ -270,8 +272,8 @@ def test_each_act_is_pressed_and_its_event_is_in_the_log(visit: Visit, project: 
     one.has_text("#verdict", "mistake")
     text = FILE.replace("NAME", "real").replace("scored:Scored", "scored:train").replace("run_cap: 12", "run_cap: 40")
     one.page.fill("#text", text + "bugdet: {hours: 1}\n")
-    one.has_text("#mistakes", r"line 13 bugdet: unknown key; did you mean 'budget'")
-    assert one.page.locator("#numbers .wrong").inner_text().strip() == "13"
+    one.has_text("#mistakes", r"line 14 bugdet: unknown key; did you mean 'budget'")
+    assert one.page.locator("#numbers .wrong").inner_text().strip() == "14"
     assert one.page.locator("#run").is_disabled()
     one.page.fill("#text", text.replace("epochs: 6", "epochs: 40") + "resources: {max_concurrent: 1}\n")
     one.has_text("#verdict", "real: no mistake; random: 40 trials")

@@ -89,6 +89,10 @@ def report_document(
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
     """Return a document with the curves of a few trials of a sweep and nothing else; `curves` are of these trials."""
     trials = sweep.trials
+    objectives = []
+    for metric, goal in sweep.objectives:
+        values = [trial.metrics.get(metric) for trial in trials]
+        objectives.append(_objective(metric, goal, values))
     return {
         "sweeps": [{"name": sweep.name, "trials": len(trials)}],
         "statuses": _STATUSES,
@@ -102,10 +106,7 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
             "epochs": [trial.epochs for trial in trials],
             "rank": [None] * len(trials),
         },
-        "objectives": [
-            _objective(metric, goal, [trial.metrics.get(metric) for trial in trials])
-            for metric, goal in sweep.objectives
-        ],
+        "objectives": objectives,
         "params": [],
         "curves": _encode_curves([curves]),
         "table": {"columns": [], "rows": [], "trials": []},

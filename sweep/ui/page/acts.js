@@ -61,7 +61,7 @@ async function previewAct(act) {
   const given = Object.fromEntries(act.fields.map((field) => [field.name, field.required ? field.hint || "..." : ""]));
   try {
     const found = await post(`${acts.address}/${act.name}`, { ...targets(), ...given, preview: "yes" });
-    tell(find("command"), found.command);
+    tell(find("command"), found.command || found.wrong);
   } catch (error) {
     tell(find("command"), error.message);
   }
@@ -93,7 +93,7 @@ function askFor(act, back) {
   const preview = async () => {
     try {
       const found = await post(`${acts.address}/${act.name}`, { ...targets(), ...read(), preview: "yes" });
-      tell(line, found.command);
+      tell(line, found.command || found.wrong);
       tell(wrong, "");
     } catch (error) {
       tell(line, error.message);
