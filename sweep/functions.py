@@ -31,8 +31,8 @@ from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters, RecordedParams
 from sweep.patience import Plateau, is_exhausted
-from sweep.state import homes, imports
-from sweep.state.pristine import Pristine, moving
+from sweep.state import imports, namespaces
+from sweep.state.recorded_values import RecordedValues, self_changing
 from sweep.state.trials import StartingValues
 from sweep.text import shortened
 
@@ -192,7 +192,9 @@ class FunctionTrainable:
         self._waited = Plateau(maximize=False)
         self._started: float | None = None
         self._train_s = 0.0
-        self._found = StartingValues()  # undoes between trials what the function changes in the author's modules
+        self._starting_values = (
+            StartingValues()
+        )  # undoes between trials what the function changes in the author's modules
 
     @property
     def depends_on(self) -> object:
@@ -218,8 +220,11 @@ class FunctionTrainable:
     def begin(self, assignment: Assignment) -> None:
         """Prepare a new trial and end the previous one. The function itself starts at the first call of `train`."""
         self.end()
-        self._found.begin(
-            lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
+        self._starting_values.begin_trial(
+            lambda: namespaces.list_namespaces_of_function(self._function),
+            key=self,
+            make_listener=_make_listener,
+            before_end=lambda: None,
         )
         self._waited = Plateau(assignment.maximize)
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
@@ -307,9 +312,9 @@ class FunctionTrainable:
         if visible_gpus:
             devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
         data = getattr(self._function, "data", None)
-        differs = moving.described()
+        differs = self_changing.describe()
         if not differs and self._assignment is not None:
-            differs = imports.differs(self._assignment.data_seed)
+            differs = imports.explain_difference(self._assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
@@ -348,8 +353,8 @@ class FunctionTrainable:
         return run
 
 
-def _listener(found: Pristine) -> imports.Listener:
-    return lambda module: found.take(homes.of_module(module))
+def _make_listener(recorded: RecordedValues) -> imports.Listener:
+    return lambda module: recorded.record(namespaces.list_namespaces_of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
@@ -406,7 +411,7 @@ def load_trainable(
     itself if no module contains it. Raises TrainableError, or whatever the import raises.
     """
     make_importable(folders)
-    imports.take_for_own(trainable.partition(":")[0])
+    imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
         found = _import_target(trainable) if given is None else given
         note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))

@@ -20,8 +20,8 @@ import tensorflow as tf
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.state import imports, trials
-from sweep.state.draws import entropy_taken
-from sweep.state.pristine import moving
+from sweep.state.draws import seeding_entropy
+from sweep.state.recorded_values import self_changing
 from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
@@ -42,7 +42,7 @@ from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, initializers, origins, owned, pristine, weights
+from trainables.state import attributes, author_globals, checkpoint, initializers, origins, program_variables, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """Attributes that this package sets on a trainable; all other attributes belong to its author."""
@@ -69,8 +69,10 @@ class TrialSession(Joining):
         self._programs = Programs()
         self.data = AuthorData(OWN)
         """The data of the trials."""
-        self._trials = pristine.Trials(OWN)
-        self._left: pristine.Left | None = None  # what hooks and callbacks of the present trial have changed
+        self._trials = author_globals.TrialSnapshot(OWN)
+        self._hook_changes: author_globals.HookChanges | None = (
+            None  # what hooks and callbacks of the present trial have changed
+        )
         self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
         self.example_read = self.targets_read = False
         """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
@@ -116,9 +118,9 @@ class TrialSession(Joining):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
-        self._trial, self._author.memory, self._number, self._left = None, {}, None, None
-        owned.undo(self._author)
-        pristine.end_trial()
+        self._trial, self._author.memory, self._number, self._hook_changes = None, {}, None, None
+        program_variables.reset_changed_state(self._author)
+        author_globals.end_trial()
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -152,7 +154,7 @@ class TrialSession(Joining):
         its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
             self._number = None
-            initializers.follow_the_trial(self._trials.objects(), assignment.seed)
+            initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
         stopwatch.lap("build")
@@ -189,9 +191,9 @@ class TrialSession(Joining):
         )
         trial.prepare()
         if trial.hooks or callbacks:
-            self._left = self._left or pristine.Left(self._author)
-            self._left.enter_phase()
-            trial.left = self._left
+            self._hook_changes = self._hook_changes or author_globals.HookChanges(self._author)
+            self._hook_changes.enter_phase()
+            trial.hook_changes = self._hook_changes
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
         callbacks.watch(self._author, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
@@ -203,7 +205,7 @@ class TrialSession(Joining):
         """Enter the next phase of the present trial, which continues with the present weights; return the trial."""
         trial = self.trial
         carried = Carried(trial.program)
-        owned.undo(self._author)
+        program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.give(following.program)
         following.go_on_from(trial)
@@ -219,7 +221,7 @@ class TrialSession(Joining):
             self._train(report)
         finally:
             if self.trial.finished:
-                trials.rest()
+                trials.record_changes()
 
     def _train(self, report: Report) -> None:
         trial = self.trial
@@ -240,10 +242,10 @@ class TrialSession(Joining):
 
         Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
         """
-        trial, (phase, data) = self.trial, checkpoint.before(folder)
+        trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
-            owned.undo(self._author)
+            program_variables.reset_changed_state(self._author)
             trial = self._trial = self._enter(self._spans[phase])
         about = saving.restore(folder, trial)
         self._author.memory = dict(about.get("memory", {}))
@@ -253,7 +255,9 @@ class TrialSession(Joining):
         """Return where and how the present trial runs."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
-        differs = differs or trial.lost or imports.differs(trial.assignment.data_seed) or moving.described()
+        differs = (
+            differs or trial.lost or imports.explain_difference(trial.assignment.data_seed) or self_changing.describe()
+        )
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -365,10 +369,14 @@ class TrialSession(Joining):
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author, trial, live = self._author, self.trial, self._author.live
         seeded = imports.seed_imports(trial.assignment.data_seed)
-        with attributes.as_left(author, OWN, self.data.bare), pristine.unmade(), seeded:
+        with (
+            attributes.attributes_replaced(author, OWN, self.data.bare),
+            author_globals.without_model_changes(),
+            seeded,
+        ):
             try:
-                initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)
-                with pristine.making(author):
+                initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)
+                with author_globals.making_model(author):
                     plain = plain_model.rebuilt(author, trial)
                 return plain_model.of_raw_inputs(author, trial, plain, self.data)
             finally:
@@ -397,13 +405,13 @@ class TrialSession(Joining):
         attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
-        recording = origins.recording(record, seeds_on_host=not (fit or served))
-        with pristine.making(self._author) as left, recording, entropy_taken(seed) as entropy:
+        recording = origins.recording_variables(record, seeds_on_host=not (fit or served))
+        with author_globals.making_model(self._author) as changes, recording, seeding_entropy(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
-                attributes_kept = attributes.kept(self._author, OWN)
+                attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
                 wanted = ProgramOptions(
@@ -414,7 +422,11 @@ class TrialSession(Joining):
                 built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
-        own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self.data.left}
+        own = {
+            name: value
+            for name, value in attributes.get_author_attributes(self._author, OWN).items()
+            if name not in self.data.left
+        }
         own |= copies
         example = key.example if self.example_read else None
         targets = key.targets if self.targets_read else None
@@ -427,7 +439,7 @@ class TrialSession(Joining):
             made_with=made.read,
             drew=drew,
             attributes=own,
-            made=left,
+            changes=changes,
             example=example,
             targets=targets,
         )
@@ -453,7 +465,7 @@ class TrialSession(Joining):
             self._programs.remove(program)
             return None
         attributes.replace_all(self._author, OWN, {**self.data.bare, **structure.attributes})
-        structure.made.have()
+        structure.changes.redo()
         return kept
 
     def _copy_fitted(self) -> dict[str, object]:
@@ -469,9 +481,9 @@ class TrialSession(Joining):
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
         """Prepare a used program for a trial that begins; return False if a new program is needed.
 
-        `owned.undo` has reset the program to the start of its first trial. With another seed, the author's methods run
-        again and the program takes over their initial values, unless they have drawn numbers, which may be constants of
-        the graph.
+        `reset_changed_state` has reset the program to the start of its first trial. With another seed, the author's
+        methods run again and the program takes over their initial values, unless they have drawn numbers, which may be
+        constants of the graph.
         """
         if program.parts.record.seed == seed:
             return True
@@ -479,8 +491,8 @@ class TrialSession(Joining):
             return False
         record = origins.CreatedVariables(seed)
         attributes.replace_all(self._author, OWN, self.data.bare)
-        to_copy = not program.parts.follows(program.state)
-        with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
+        to_copy = not program.parts.optimizer_copies_weights(program.state)
+        with author_globals.making_model(self._author), origins.recording_variables(record, to_copy=to_copy):
             self._copy_fitted()
             return program.begin_as(building.make(self._author, hp, seed, record).parts)
 

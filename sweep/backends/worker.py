@@ -55,7 +55,7 @@ from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.state import imports, trials
-from sweep.state.pristine import line_of_stale
+from sweep.state.recorded_values import describe_stale_names
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 from sweep.text import printable
@@ -140,7 +140,7 @@ class Worker:
             )
         self._unread = UnreadParameters(job)
         self._changed_modules: tuple[str, ...] = ()
-        self._stop_seeding = imports.seed(job.data_seed)
+        self._stop_seeding = imports.start_seeding(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -283,7 +283,7 @@ class Worker:
 
     def _stale(self) -> str:
         """Return what earlier trials have changed permanently in this process; empty if nothing."""
-        return trials.stale() or line_of_stale(self.surroundings.resisting)
+        return trials.describe_stale() or describe_stale_names(self.surroundings.resisting)
 
     def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
         """Return whether every trial of the search would be refused for the same reason."""
@@ -342,8 +342,8 @@ class Worker:
         if self._alone:
             trials.restore_names()
         else:
-            trials.rest()  # the process's owner may inspect what the last trial has left
-        self._notices += trials.lines()
+            trials.record_changes()  # the process's owner may inspect what the last trial has left
+        self._notices += trials.take_messages()
         self.surroundings.reset()
 
     def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:

@@ -27,7 +27,7 @@ class Entropy:
 
 
 @contextmanager
-def entropy_taken(seed: int) -> Iterator[Entropy]:
+def seeding_entropy(seed: int) -> Iterator[Entropy]:
     """Seed NumPy generators that are created without a seed inside the block; record other sources of entropy.
 
     Yields the record. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
@@ -41,15 +41,15 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
         taken.seeds += 1
 
     def noticed(size: int) -> bytes:
-        taken.line = taken.line or line_of_the_author()
+        taken.line = taken.line or find_author_line()
         return urandom(size)
 
     def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
         if a is None:
-            taken.line = taken.line or line_of_the_author()
+            taken.line = taken.line or find_author_line()
         begin(self, a, version)
 
-    with numpy_entropy(seed, count):
+    with seeding_numpy_entropy(seed, count):
         os.urandom = machine._urandom = noticed
         kind.seed = begun
         try:
@@ -59,7 +59,7 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
 
 
 @contextmanager
-def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
+def seeding_numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Seed NumPy generators that are created without a seed inside the block; call ``taken`` for each."""
     source: Any = np.random.bit_generator
     given = random.Random(f"numpy {seed}")
@@ -75,7 +75,7 @@ def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterat
         source.randbits = kept
 
 
-def line_of_the_author() -> str:
+def find_author_line() -> str:
     """Return the author's line that called Python's `random`, `secrets` or `uuid`; empty if a library did."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:

@@ -75,7 +75,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
 
 
 def state(author: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in session_of(author).trial.program.state.arrays().values()]
+    return [parts[0] for parts in session_of(author).trial.program.state.copy_all().values()]
 
 
 def same(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> bool:

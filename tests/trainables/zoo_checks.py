@@ -52,7 +52,7 @@ def trained_alone(name: str) -> Alone:
     ours = ENTRIES[name].trainable()
     epochs = metrics(train(ours, given(ENTRIES[name])))
     program = session_of(ours).trial.program
-    state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
+    state = {path: np.array(parts[0]) for path, parts in program.state.copy_all().items()}
     return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 
 

@@ -28,7 +28,7 @@ from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe.refusals import own_methods
 from trainables.replicas import slices
-from trainables.state.owned import raw_of
+from trainables.state.program_variables import unwrap_variable
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
@@ -152,14 +152,14 @@ def evaluated(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     if trial.held_out is None:
         return {}, ()
     state = trial.program.state
-    before = state.arrays()
+    before = state.copy_all()
     try:
         with trial.placement.replicas.scope():
             found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
-        after = state.arrays()
+        after = state.copy_all()
     finally:
         state.assign(before)
-    metrics = {id(raw_of(variable)) for variable in trial.program.model.metrics_variables}
+    metrics = {id(unwrap_variable(variable)) for variable in trial.program.model.metrics_variables}
     changed = [
         path
         for path, values in after.items()

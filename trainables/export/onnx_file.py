@@ -35,7 +35,7 @@ def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
 
     Adapted preprocessing layers have such tensors.
     """
-    held = constants.held(model)
+    held = constants.list_constant_holders(model)
     for owner, name, value in held:
         object.__setattr__(owner, name, keras.tree.map_structure(_in_numpy, value))
     try:

@@ -23,9 +23,9 @@ from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
-from trainables.state.initial import untracked
-from trainables.state.origins import CreatedVariables, is_seed
-from trainables.state.owned import raw_of
+from trainables.state.initial import list_untracked
+from trainables.state.origins import CreatedVariables, is_seed_state
+from trainables.state.program_variables import unwrap_variable
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
     author.live = Settled(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
     kept = seeds.seed_python_and_numpy(trial.assignment.seed), keras_corrections.numbering_kept()
-    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
+    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording_variables(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             if first_trace.lacks_weights(model):
@@ -80,11 +80,11 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     """
     trained = trial.program.model
     pairs = _of_model(trained.variables, model.variables)
-    theirs = untracked(trial.program.parts.made, trained)
-    mine = untracked(record.made, model)
+    theirs = list_untracked(trial.program.parts.created, trained)
+    mine = list_untracked(record.created, model)
     pairs += _by_place(theirs[: len(mine)], mine)  # the model's come first, before those of losses and optimizers
     for source, target in pairs:
-        if raw_of(source) is not raw_of(target):
+        if unwrap_variable(source) is not unwrap_variable(target):
             target.assign(np.asarray(_read_first_replica(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
@@ -94,10 +94,10 @@ def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
-    trained_weights = [v for v in trained if not is_seed(v.value)]
-    fresh_weights = [v for v in fresh if not is_seed(v.value)]
-    seeds = {v.path: v for v in trained if is_seed(v.value)}
-    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
+    trained_weights = [v for v in trained if not is_seed_state(v.value)]
+    fresh_weights = [v for v in fresh if not is_seed_state(v.value)]
+    seeds = {v.path: v for v in trained if is_seed_state(v.value)}
+    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed_state(v.value) and v.path in seeds]
     return [*_by_place(trained_weights, fresh_weights), *of_seeds]
 
 
@@ -114,15 +114,15 @@ def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, A
 
 
 def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
-    return trial.placement.replicas.first(raw_of(variable))
+    return trial.placement.replicas.first(unwrap_variable(variable))
 
 
 def _of_its_own(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
-    trained = {id(raw_of(variable)) for variable in trial.program.model.variables}
-    if not any(id(raw_of(variable)) in trained for variable in model.variables):
+    trained = {id(unwrap_variable(variable)) for variable in trial.program.model.variables}
+    if not any(id(unwrap_variable(variable)) in trained for variable in model.variables):
         return model
-    record.made.clear()  # created for the discarded model
+    record.created.clear()  # created for the discarded model
     try:
         return keras.models.clone_model(model)
     except Exception as error:  # a subclassed model, or a layer without a configuration

@@ -31,7 +31,7 @@ from trainables.loop.update import Graph
 from trainables.numbers import seeds
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, random_layers
-from trainables.state.owned import Arrays
+from trainables.state.program_variables import Arrays
 
 
 def hindrance(trial: ReadyTrial) -> str:
@@ -227,7 +227,7 @@ class FusedGroup:
         """Store the present trial of the session, and its state, as this member's."""
         self._empty(member)
         program = self._session.trial.program
-        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
+        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.copy_all()
         member.numbers = {}
         if program.kept:
             member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}

@@ -27,7 +27,7 @@ from trainables.numbers.live import Live, valued
 from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers
-from trainables.state.owned import Arrays, State
+from trainables.state.program_variables import Arrays, State
 
 
 class StackedBatches(NamedTuple):

@@ -32,7 +32,7 @@ from trainables.recipe import clipping, features, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import constants, origins, owned, weights
+from trainables.state import constants, origins, program_variables, weights
 from trainables.state.initial import InitialModel
 from trainables.state.origins import CreatedVariables
 
@@ -51,7 +51,7 @@ def build_model(
     random.seed(seed)
     np.random.seed(seed)
     keras_corrections.number_layers_anew()
-    with weights.read_once():
+    with weights.caching_weights():
         model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
@@ -78,15 +78,17 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         return  # `build_program` refuses these
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     refusals.check_fit(model, replicas, validates=author.validates)
-    first = len(record.made)
+    first = len(record.created)
     if model.compiled:
         first_trace.make_weights(author, hp, model)
     else:
         optimizer = author.optimizer(hp)
         model.compile(optimizer=optimizer, **own_step.options(author, hp, model))
         first_trace.make_weights(author, hp, model)
-        thrown_away = {id(owned.raw_of(v)) for v in (*optimizer.variables, *model.metrics_variables)}
-        record.made[first:] = [raw for raw in record.made[first:] if id(raw) not in thrown_away]
+        thrown_away = {
+            id(program_variables.unwrap_variable(v)) for v in (*optimizer.variables, *model.metrics_variables)
+        }
+        record.created[first:] = [raw for raw in record.created[first:] if id(raw) not in thrown_away]
         keras_private.mark_uncompiled(model)
     groups.freeze_layers(model, hp)
 
@@ -99,7 +101,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
     `origins.StaleVariable` for a model that an earlier trial has made.
     """
     keras_corrections.let_variables_be_numbers()
-    first = len(record.made)
+    first = len(record.created)
     reads: Reads = {}
     by_author: Reads = {}
     with random_layers.following_the_trial() as making, keras_corrections.seeds_counted() as seeds:
@@ -108,10 +110,10 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
             model = build_model(author, hp, seed)
         if first_trace.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
-        held = constants.values(model)
-        by_model = len(record.made)
+        held = constants.collect_constants(model)
+        by_model = len(record.created)
         variables = {variable.path: variable.value for variable in model.variables}
-        owned.undo_shared(variables.values())
+        program_variables.reset_shared_variables(variables.values())
         origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
             compiled = _compiled_by(author, model)
@@ -131,9 +133,9 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
         else:
             options, loss_weights = compiled, {}
         live = set(map(id, author.live.variables))
-        made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
+        made = tuple(raw for raw in record.created[first:] if id(raw) not in live)
         parts = InitialModel(
-            model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held
+            model, optimizer, options, loss_weights, made, record, tuple(record.created[first:by_model]), held
         )
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
@@ -225,7 +227,7 @@ def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
         else:
             graph = _graph(made, wanted, intake, seen)
     graph.watch = own_step.watch(author, wanted.present, parts.model)
-    graph.made = parts.made
+    graph.created = parts.created
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
@@ -256,7 +258,7 @@ def _graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
-    owned.check_scope(model, replicas)
+    program_variables.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 

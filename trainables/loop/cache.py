@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
-from sweep.state.pristine import Traces
+from sweep.state.recorded_values import Digests
 from trainables.devices import nvml
 from trainables.devices.gauges import host_peak
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
-from trainables.state.pristine import MadeValues
+from trainables.state.author_globals import ModelChanges
 
 LEAST = 1 / 256
 """Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
@@ -28,12 +28,12 @@ class Structure:
     """The key of a program: everything that it was made from, such as devices, data and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    seen: Traces = field(default_factory=dict)  # what `data` has left where the author's methods can see it
+    seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
     example: object = None  # digest of the first example, if the methods read it
     targets: object = None  # digest of some targets, likewise
     reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
-    made: MadeValues = field(default_factory=MadeValues)  # what the methods left in modules
+    changes: ModelChanges = field(default_factory=ModelChanges)  # what the methods left in modules
     # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
     # program.
     drew: bool = False

@@ -9,7 +9,7 @@ import keras
 from trainables.loop.program import AuthorParts, ProgramOptions
 from trainables.recipe import groups, optimizers, refusals
 from trainables.replicas import keras_corrections, random_layers
-from trainables.state import owned
+from trainables.state import program_variables
 
 
 def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *, fit: bool) -> None:
@@ -25,7 +25,7 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *,
     for network in networks:
         if isinstance(network, keras.Model):
             refusals.check_model(network, fit=fit)
-            owned.check_scope(network, wanted.placement.replicas)
+            program_variables.check_scope(network, wanted.placement.replicas)
             keras_corrections.outputs_in_float32(network)
         if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)

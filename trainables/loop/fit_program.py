@@ -37,9 +37,9 @@ from trainables.recipe.rates import rate_variable
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
-from trainables.state import owned
-from trainables.state.owned import State
-from trainables.state.registered import go_with_owner
+from trainables.state import program_variables
+from trainables.state.program_variables import State
+from trainables.state.registered import unregister_with_owner
 
 
 class NotInFit(Incompatible):
@@ -106,7 +106,7 @@ def _compile(
         first_trace.make_variables(model, replicas, intake, example)
     else:
         keras_corrections.create_variables(model, example)
-    owned.check_scope(model, replicas)
+    program_variables.check_scope(model, replicas)
     of_data = None if by_step else example
     return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
@@ -180,7 +180,7 @@ class FitProgram(Program):
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
-    @go_with_owner
+    @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once, so that all variables that they create or use are known.
 
@@ -204,9 +204,9 @@ class FitProgram(Program):
         moments = optimizer.variables if optimizer is not None else []
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        captured = owned.captured_by(graphs[:1])
+        captured = program_variables.find_captured_handles(graphs[:1])
         self.idle_numbers = self._live.outside_of(captured, replicas.of_each)
-        its_own = owned.variables_of(self.parts.optimizer, model, replicas)
+        its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
@@ -247,7 +247,7 @@ class FitProgram(Program):
         self.model.reset_metrics()
         return scalars({name: np.asarray(value) for name, value in found.items()})
 
-    @go_with_owner
+    @unregister_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -285,7 +285,7 @@ class FitProgram(Program):
         finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
         return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
 
-    @go_with_owner
+    @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Evaluate validation data by a call of `Model.evaluate`."""
         self.state.will_train()

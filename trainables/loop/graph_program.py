@@ -34,10 +34,10 @@ from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused, own_methods
 from trainables.replicas import additivity, global_losses
-from trainables.state import owned
+from trainables.state import program_variables
 from trainables.state.initial import InitialModel
-from trainables.state.owned import State
-from trainables.state.registered import go_with_owner
+from trainables.state.program_variables import State
+from trainables.state.registered import unregister_with_owner
 
 BLOCK = 32
 """Updates between two checks that all numbers are finite; at each check the host waits for the device."""
@@ -126,7 +126,7 @@ class GraphProgram(Program):
         share = Share(number, len(graph.replicas.devices), rank, graph.recipe.micro_batches)
         return None if graph.intake.mixing.mixes else share, share.whole()
 
-    @go_with_owner
+    @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace and optimise both graphs by running them without any batch, which changes no state.
 
@@ -145,13 +145,15 @@ class GraphProgram(Program):
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
-        captured = owned.captured_by(self._graph.traced[:traced])
+        captured = program_variables.find_captured_handles(self._graph.traced[:traced])
         self.idle_numbers = self.live.outside_of(captured, replicas.of_each)
         self.optimizer_is_idle = not self._graph.step.uses(
-            owned.variables_of(self.parts.optimizer, self.model, replicas)
+            program_variables.list_optimizer_state(self.parts.optimizer, self.model, replicas)
         )
         self.sets_no_rate |= self.optimizer_is_idle
-        written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
+        written = [
+            held.raw for graph in self._graph.traced[traced:] for held in self.state.find_written(graph).values()
+        ]
         # Without validation data, evaluation is traced later, for the test data.
         if validation is None:
             self._counts = [self.state[path].raw for path in self.state]
@@ -190,25 +192,25 @@ class GraphProgram(Program):
             return False
         once = replace(data, batch_size=size, steps=few)
         parts = replace(data.in_training_batches, steps=many)
-        before = [(raw, self.state.values(raw)) for raw in self._counts]
+        before = [(raw, self.state.read(raw)) for raw in self._counts]
         found = []
         for one in (once, parts):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
-                self.state.put(raw, values or ())
+                self.state.set_values(raw, values or ())
         exact = self.model.compute_dtype == "float32" and not rounds_factors(self._graph.replicas)
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
 
-    @go_with_owner
+    @unregister_with_owner
     def compile_updates(self, walk: Walk) -> bool:
         """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
 
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
         while lacking := self.xla.lacking(walk):
-            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.arrays()
+            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.copy_all()
             try:
                 self.xla.compile(kinds, common([(tensors,) for tensors in kinds])[0], lacking)
             except FAILURES as error:
@@ -219,7 +221,7 @@ class GraphProgram(Program):
                 self._graph.traced.clear()
         return bool(self.xla.wanted)
 
-    @go_with_owner
+    @unregister_with_owner
     def trace_anew(self, train: Examples) -> None:
         """Trace training again, because other layers are trainable now."""
         self.xla.begin_anew()
@@ -262,13 +264,13 @@ class GraphProgram(Program):
         Return False if not all of them can be replaced; a new program is needed then.
         """
         self.state.will_train()
-        if not self.parts.give(fresh, self.state, self._averages()):
+        if not self.parts.assign_from(fresh, self.state, self._averages()):
             return False
         for average in self.averages:
             average.reset()
         return True
 
-    @go_with_owner
+    @unregister_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -296,7 +298,7 @@ class GraphProgram(Program):
         metrics = scalars(self._graph.step.reported(self._metrics(training=True), sums, seen))
         return Trained(metrics, finite, chunks.waited_s, seen)
 
-    @go_with_owner
+    @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
         """Train on the first batches of a chunk, one for each rate; return the sums of the losses."""
         self.state.will_train()
@@ -304,7 +306,7 @@ class GraphProgram(Program):
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return {name: float(value) for name, value in sums.items()}
 
-    @go_with_owner
+    @unregister_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite.
 
@@ -317,7 +319,7 @@ class GraphProgram(Program):
             raise Refused(f"{', '.join(found)} are reported, and no loss to look at")
         return float(found["loss"]) if bool(finite) else float("nan")
 
-    @go_with_owner
+    @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, with averaged weights if there are any."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes

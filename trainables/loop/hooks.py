@@ -136,10 +136,10 @@ class AuthorHooks:
         if hook not in self._names:
             yield
             return
-        before = attributes.kept_by(self._author, self._own)
+        before = attributes.digest_attributes(self._author, self._own)
         with self._hp.recording(self._reads):
             yield
-        for name in attributes.find_changed_names(before, attributes.kept_by(self._author, self._own)):
+        for name in attributes.find_changed_names(before, attributes.digest_attributes(self._author, self._own)):
             raise Refused(
                 f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
                 f"self.memory[{name!r}] (a plain value) or in a variable"

@@ -34,7 +34,7 @@ from trainables.replicas import global_losses, keras_corrections
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 
 TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
 HINT = (
@@ -318,7 +318,7 @@ def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen:
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
             "define one, or return None as validation data"
         )
-    owned.check_scope(model, replicas)
+    program_variables.check_scope(model, replicas)
     test_step = (
         functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
     )

@@ -31,7 +31,7 @@ from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
 from trainables.state.checkpoint import Shard
 from trainables.state.initial import InitialModel
-from trainables.state.owned import State
+from trainables.state.program_variables import State
 
 
 @dataclass(frozen=True)

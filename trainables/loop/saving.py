@@ -23,7 +23,7 @@ from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
-from trainables.state.owned import State, raw_of
+from trainables.state.program_variables import State, unwrap_variable
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
@@ -63,7 +63,7 @@ def _put_together(folder: Path, trial: ReadyTrial, about: About, values: checkpo
     found: dict[int, np.ndarray[Any, Any]] = {}
     for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:
-            found[id(layers[path].embeddings.value)] = checkpoint.whole_table(
+            found[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
                 folder, number, path, written, layers[path].output_dim
             )
     for variable in model.variables:
@@ -74,7 +74,7 @@ def _put_together(folder: Path, trial: ReadyTrial, about: About, values: checkpo
             raise CheckpointError(f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}")
     state.will_train()
     for variable in model.variables:
-        state.put(variable.value, [found[id(variable.value)]])
+        state.set_values(variable.value, [found[id(variable.value)]])
 
 
 Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
@@ -125,8 +125,8 @@ def _unknown_to_keras(program: Program) -> dict[str, Any]:
     """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
     model = program.model
     known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
-    taken = {id(raw_of(variable)) for variable in known}
-    return {str(place): raw for place, raw in enumerate(program.parts.by_model) if id(raw) not in taken}
+    taken = {id(unwrap_variable(variable)) for variable in known}
+    return {str(place): raw for place, raw in enumerate(program.parts.created_by_model) if id(raw) not in taken}
 
 
 def _averaging(program: Program) -> Mapping[type[Average], Average]:
@@ -144,7 +144,7 @@ def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
     """Return variables by path, each once; a number distinguishes those with the same path."""
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
-    for variable in {id(raw_of(v)): v for v in variables}.values():
+    for variable in {id(unwrap_variable(v)): v for v in variables}.values():
         path = variable.path if isinstance(variable, keras.Variable) else str(variable.name)
         times[path] += 1
         found[f"{path}#{times[path]}"] = variable
@@ -152,12 +152,12 @@ def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
 
 
 def _copied(state: State, variables: Mapping[str, Any]) -> Values:
-    found = {path: state.values(raw_of(variable)) for path, variable in variables.items()}
+    found = {path: state.read(unwrap_variable(variable)) for path, variable in variables.items()}
     return {path: values for path, values in found.items() if values is not None}
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
     """Assign the values of those variables that the state has."""
     for path, variable in variables.items():
-        if path in values and state.values(raw_of(variable)) is not None:
-            state.put(raw_of(variable), values[path])
+        if path in values and state.read(unwrap_variable(variable)) is not None:
+            state.set_values(unwrap_variable(variable), values[path])

@@ -41,9 +41,9 @@ from trainables.recipe.rates import own_rate
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 from trainables.state.checkpoint import Shard
-from trainables.state.owned import State
+from trainables.state.program_variables import State
 
 KINDS = ("sgd", "adam", "adamw")
 
@@ -189,7 +189,7 @@ class ServedProgram(Program):
             keras_corrections.check_added_losses(model, example)
         losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
-        owned.check_scope(model, replicas)
+        program_variables.check_scope(model, replicas)
         self.model, self.parts = model, parts
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)

@@ -27,7 +27,7 @@ from trainables.replicas import global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 
 Shares: TypeAlias = dict[str, tf.Tensor]
 """Contributions of a slice to the mean values of its batch, by name."""
@@ -402,7 +402,7 @@ def shapes_of(
     trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
     graph = trace.get_concrete_function().graph
     if used is not None:
-        used |= owned.captured_by([graph])
+        used |= program_variables.find_captured_handles([graph])
     return found
 
 

@@ -32,7 +32,7 @@ from trainables.recipe.rates import own_rate, scheduled_rate
 from trainables.recipe.refusals import Refused
 from trainables.recipe.schedules import Reduction
 from trainables.state import checkpoint
-from trainables.state.pristine import Left
+from trainables.state.author_globals import HookChanges
 
 
 class TrialSetting(NamedTuple):
@@ -78,7 +78,7 @@ class ReadyTrial:
     gauges: Gauges
     hooks: AuthorHooks
     callbacks: Callbacks
-    left: Left | None = None  # what hooks and callbacks have changed in the author's modules
+    hook_changes: HookChanges | None = None  # what hooks and callbacks have changed in the author's modules
     span: Span = field(default_factory=Span)  # the present phase
     compile_s: float = 0.0
     rate_scale: float = 1.0
@@ -341,7 +341,7 @@ class ReadyTrial:
             **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
-            **({"left": self.left.state()} if self.left is not None else {}),
+            **({"left": self.hook_changes.state()} if self.hook_changes is not None else {}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
@@ -351,8 +351,8 @@ class ReadyTrial:
         """
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
-        if self.left is not None and self.assignment.trains and "left" in about:
-            self.lost = self.left.restore(about["left"])
+        if self.hook_changes is not None and self.assignment.trains and "left" in about:
+            self.lost = self.hook_changes.restore(about["left"])
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")

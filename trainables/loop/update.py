@@ -34,8 +34,8 @@ from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import generators_of
 from trainables.replicas.slices import Slice
-from trainables.state import owned
-from trainables.state.origins import is_seed
+from trainables.state import program_variables
+from trainables.state.origins import is_seed_state
 
 CALLS = 2**10
 """Distance between the first draws of two successive turns, in calls of `Draws`."""
@@ -91,7 +91,7 @@ class Graph:
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
         self.watch: Watch | None = None
-        self.made: Sequence[Any] = ()  # all variables that the author's methods have made
+        self.created: Sequence[Any] = ()  # all variables that the author's methods have created
         self.seeds, self.seeds_of_evaluation = Drawn(), Drawn()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
@@ -121,7 +121,7 @@ class Graph:
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
-            before = owned.Before(self.replicas, self.state) if self.loss_scale else None
+            before = program_variables.SavedVariables(self.replicas, self.state) if self.loss_scale else None
             compute = functools.partial(forward or self.forward, place=place)
             parts, means = self.replicas.run(self._gradients, compute, *given)
             means = self.replicas.first(means)
@@ -136,7 +136,7 @@ class Graph:
             self._apply(turn, parts)
             if self.loss_scale and before:
                 self.loss_scale.update(good)
-                before.put_back(unless=good)
+                before.restore(unless=good)
                 applied = tf.logical_and(applied, good)
                 good = tf.math.is_finite(total)
             finite = tf.logical_and(finite, good)
@@ -305,10 +305,10 @@ class Graph:
         """Add the weights after an update to their average, unless the update was skipped."""
         if self.average is None:
             return
-        before = owned.Before(self.replicas, self.average.state) if self.loss_scale else None
+        before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
         self.average.update()
         if before:
-            before.put_back(unless=applied)
+            before.restore(unless=applied)
 
     def _applied_by_the_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
@@ -423,19 +423,19 @@ class Graph:
         When an update is undone, metrics and seeds stay as they are, as in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
-        optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
+        optimizers = [v for optimizer in self.optimizers for v in program_variables.list_optimizer_variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         seeds = self.seed_states
         ours = counters | {id(v) for v in seeds} | {id(v.value) for v in seeds if isinstance(v, keras.Variable)}
-        return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in ours]
+        return [v for v in (*networks, *optimizers, *self.created, *averages) if id(v) not in ours]
 
     @property
     def seed_states(self) -> list[Any]:
         """Return the states of the networks' seed generators and of those that the author keeps elsewhere."""
         layers = [generator.state for generator in generators_of(self.step.networks)]
         known = {id(state.value) for state in layers}
-        return [*layers, *(raw for raw in self.made if is_seed(raw) and id(raw) not in known)]
+        return [*layers, *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known)]
 
     @property
     def counters(self) -> list[keras.Variable]:
@@ -523,11 +523,11 @@ def climbed(
         length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
-    before = owned.Before(replicas, [*weights, *others])
+    before = program_variables.SavedVariables(replicas, [*weights, *others])
     for weight, by in zip(weights, replicas.run(step, list(gradients)), strict=True):
         replicas.change(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
     yield
-    before.put_back()
+    before.restore()
 
 
 def _as_slices(gradient: Any) -> Any:

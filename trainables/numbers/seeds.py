@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from sweep.state.draws import numpy_entropy
+from sweep.state.draws import seeding_numpy_entropy
 from trainables import keras_private, tensorflow_private
 
 _kernels: set[int] = set()  # seeds that TensorFlow has drawn with in this process; its kernels keep their generators
@@ -39,7 +39,7 @@ def seeded_throughout(seed: int) -> Iterator[None]:
     Besides those of `seed_python_and_numpy`, these are the generators of `keras.random` and `tf.random`, and the
     entropy that `np.random.default_rng()` takes from the machine.
     """
-    with seed_python_and_numpy(seed % 2**32), numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
+    with seed_python_and_numpy(seed % 2**32), seeding_numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
 
 

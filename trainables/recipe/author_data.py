@@ -18,7 +18,7 @@ from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.read_recorder import recorder
 from sweep.state import settings, values
-from sweep.state.pristine import Traces
+from sweep.state.recorded_values import Digests
 from trainables import keras_private
 from trainables.data import chunks, residence, sources, streams, trial_parts
 from trainables.data.chunks import ArraySplit, StreamSplit, split
@@ -29,7 +29,7 @@ from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes, modules
-from trainables.state.pristine import AuthorSurroundings
+from trainables.state.author_globals import AuthorSurroundings
 
 SHOWN = 8  # digits of a fingerprint shown in a message
 
@@ -73,8 +73,8 @@ class AuthorData:
         self._weighted: tuple[int, Fold, ArraySplit] | None = None  # of the present fold
         self._surroundings = AuthorSurroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
-        self.seen: Traces = {}  # what `data` has left on the author or in modules, where methods can see it
-        self.key: tuple[Traces, object, object] = (
+        self.seen: Digests = {}  # what `data` has left on the author or in modules, where methods can see it
+        self.key: tuple[Digests, object, object] = (
             {},
             None,
             None,
@@ -166,8 +166,8 @@ class AuthorData:
 
         Raises: OtherData: if the first two parts differ from those that the trial has.
         """
-        watched = self._surroundings.watched(author)
-        with attributes.as_left(author, self._own, self.bare), watched, hp.without_live():
+        watched = self._surroundings.running_data(author)
+        with attributes.attributes_replaced(author, self._own, self.bare), watched, hp.without_live():
             parts = returned(author, hp, assignment.data_seed)
             if parts.test is not None:
                 parts = parts._replace(test=sources.test_data(parts.test))
@@ -179,7 +179,7 @@ class AuthorData:
 
     def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
         """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
-        with self._surroundings.watched(author):
+        with self._surroundings.running_data(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
         if validation is None:
             data = train
@@ -217,15 +217,15 @@ class AuthorData:
         cut, seed = trial_parts.cut_of(assignment), assignment.data_seed
         extents = _extents(hp, placement, assignment)
         if self._first is None:
-            self._first = attributes.kept(author, self._own)
+            self._first = attributes.get_author_attributes(author, self._own)
         attributes.replace_all(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
             parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
-        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.cached_results(author)
-        with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
+        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.count_cached_results(author)
+        with recorder.apart() as read_by_data, self._surroundings.running_data(author) as left:
 
             def left_anywhere() -> set[str]:
                 present = settings.read_settings(settings.OF_LIBRARIES)
@@ -234,11 +234,11 @@ class AuthorData:
             data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
-        self.seen = self._surroundings.traces(author)
-        is_kept = modules.cached_results(author) > cached_before
+        self.seen = self._surroundings.compute_digests(author)
+        is_kept = modules.count_cached_results(author) > cached_before
         if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
             recorder.absorb(read_by_data)
-        self.bare = attributes.kept(author, self._own)
+        self.bare = attributes.get_author_attributes(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None
         left_set = settings.find_changed_settings(were, settings.read_settings())
         return Loaded(

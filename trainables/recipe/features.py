@@ -42,7 +42,7 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
     Raises: TypeError: if it is no model. Refused: if it has layers that augment.
     """
-    with seed_python_and_numpy(0), weights.read_once():
+    with seed_python_and_numpy(0), weights.caching_weights():
         model = author.features(hp)
     if model is None:
         return None

@@ -29,7 +29,7 @@ from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
-from trainables.state.owned import Held, State
+from trainables.state.program_variables import State, StateVariable
 
 EXAMPLES = 31
 """Number of examples: odd, so that the parts have different sizes."""
@@ -130,7 +130,7 @@ class _One:
     def __init__(self, tried: ProgramUnderTest, mode: Mode, examples: Any) -> None:
         self._tried, self._mode = tried, mode
         self._run, graph, half = _traced_in_float32(tried, mode, examples)
-        written = tried.state.written(graph)
+        written = tried.state.find_written(graph)
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
@@ -176,10 +176,10 @@ class _One:
         with self._tried.live.turned_on() if self._tried.live else nullcontext():
             try:
                 for raw in off:
-                    state.put(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.values(raw) or ()))
+                    state.set_values(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.read(raw) or ()))
                 yield
             finally:
-                state.rewind({id(raw) for raw in off})
+                state.reset({id(raw) for raw in off})
 
     # ---- one computation
 
@@ -216,7 +216,7 @@ class _One:
         return shares, counts
 
     def _put_back(self) -> None:
-        self._tried.state.rewind(self._raws)
+        self._tried.state.reset(self._raws)
 
     # ---- differences
 
@@ -274,7 +274,7 @@ class _One:
                 )
         return differing
 
-    def _owner(self, held: Held, path: str) -> str:
+    def _owner(self, held: StateVariable, path: str) -> str:
         for layer in reversed(self._tried.layers):  # inner layers first
             own = [*layer.variables, *vars(layer).values()]
             if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
@@ -285,15 +285,15 @@ class _One:
         """Return the results for whole examples with weights perturbed by rounding, which may explain a difference."""
         state, random = self._tried.state, np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
-        before = {id(raw): (raw, values) for raw in weights if (values := state.values(raw)) is not None}
+        before = {id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None}
         try:
             for raw, values in before.values():
                 noise = 1 + self._relative * ROUNDED * random.standard_normal(values[0].shape)
-                state.put(raw, [(value * noise).astype(value.dtype) for value in values])
+                state.set_values(raw, [(value * noise).astype(value.dtype) for value in values])
             return self._found(examples, size)
         finally:
             for raw, values in before.values():
-                state.put(raw, values)
+                state.set_values(raw, values)
 
 
 def _size(examples: Any) -> int:

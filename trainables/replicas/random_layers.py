@@ -117,7 +117,7 @@ def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
     """Return the seed that `keras.random` draws with."""
     seed = given["seed"]
     if cut is None or cut.draws is None:
-        _here.making.drew |= tf.executing_eagerly() and not origins.initialises()
+        _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
         return original(random.getrandbits(31) if seed is None else seed)
     if not isinstance(seed, keras.random.SeedGenerator):
         return cut.draws.key() if seed is None else original(seed)

@@ -91,7 +91,7 @@ class TrialRank:
         inputs.record_reads(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
-        imports.seed(job.data_seed)  # for the life of this process
+        imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
         """Load the trainable and reserve a port; return its address."""

@@ -22,7 +22,7 @@ from trainables.data.residence import Packed, shared
 from trainables.data.sources import BlockArray, DataError
 from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
-from trainables.state.pristine import AuthorSurroundings
+from trainables.state.author_globals import AuthorSurroundings
 
 pytestmark = pytest.mark.keras
 
@@ -126,7 +126,7 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
 
     workers = [Author(), Author()]
     for worker in workers:
-        with AuthorSurroundings(frozenset()).watched(worker) as left:
+        with AuthorSurroundings(frozenset()).running_data(worker) as left:
             shared(tmp_path, NONE, worker.data, left)
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 

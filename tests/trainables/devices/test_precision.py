@@ -62,7 +62,7 @@ def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program
     first, other = Small(), Small()
     cold = train(first, assignment(training=ASKED))
     assert first.facts().numerics == {"deterministic": "yes"}
-    bits = session_of(first).trial.program.state.arrays()
+    bits = session_of(first).trial.program.state.copy_all()
     train(first, assignment())
     assert first.facts().numerics == {}
     assert first.facts().structures == 2
@@ -70,6 +70,6 @@ def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program
     again = train(other, assignment(training=ASKED))
     assert [e.metrics for e in cold] == [e.metrics for e in warm] == [e.metrics for e in again]
     for found in (first, other):
-        for path, arrays in session_of(found).trial.program.state.arrays().items():
+        for path, arrays in session_of(found).trial.program.state.copy_all().items():
             for a, b in zip(arrays, bits[path], strict=True):
                 np.testing.assert_array_equal(a, b)

@@ -55,7 +55,7 @@ def alone(assignments: list[Assignment]) -> list[Trained]:
             epochs = metrics(go_on(session))
         except Diverged:
             epochs = []
-        found.append(Trained(epochs, session.trial.program.state.arrays()))
+        found.append(Trained(epochs, session.trial.program.state.copy_all()))
     return found
 
 
@@ -108,7 +108,7 @@ def ended_states(group: FusedGroup) -> dict[Member, Any]:
 
 def state(group: FusedGroup, member: Member) -> Any:
     ended = ended_states(group)
-    return ended[member] if member in ended else group.session_with(member).trial.program.state.arrays()
+    return ended[member] if member in ended else group.session_with(member).trial.program.state.copy_all()
 
 
 def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
@@ -241,7 +241,7 @@ def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_p
         session.begin(one)
         assert session.restore(tmp_path / str(one.trial)) == 2
         rest = metrics(go_on(session))
-        assert_same(whole, Trained(first[member] + rest, session.trial.program.state.arrays()))
+        assert_same(whole, Trained(first[member] + rest, session.trial.program.state.copy_all()))
     # And of a trial alone: it goes on among others that are elsewhere.
     session = TrialSession(Dropped())
     session.begin(given(6))

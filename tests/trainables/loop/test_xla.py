@@ -25,12 +25,12 @@ ON = {"jit_compile": True}
 
 
 def bits(trainable: Small) -> dict[str, Any]:
-    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.arrays().items()}
+    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.copy_all().items()}
 
 
 def same(one: Small, other: Small, tolerance: float = 1e-6) -> None:
-    theirs = session_of(other).trial.program.state.arrays()
-    for path, parts in session_of(one).trial.program.state.arrays().items():
+    theirs = session_of(other).trial.program.state.copy_all()
+    for path, parts in session_of(one).trial.program.state.copy_all().items():
         np.testing.assert_allclose(theirs[path][0], parts[0], atol=tolerance, rtol=tolerance, err_msg=path)
 
 

@@ -1,4 +1,4 @@
-"""The places where code keeps data under names: modules, their classes, and the globals of a notebook."""
+"""Namespaces, in which code keeps values under names: modules, their classes, and the globals of a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEEPEST = 3  # levels of nested classes
 
 
 @dataclass(frozen=True)
-class Home:
+class Namespace:
     """A namespace: a module, a class, or the globals of a notebook."""
 
     name: str
@@ -25,7 +25,7 @@ class Home:
     without: frozenset[str] = frozenset()  # names that are not the author's
     only: frozenset[str] | None = None  # names that are the author's; None: all others
 
-    def data(self) -> dict[str, object]:
+    def get_values(self) -> dict[str, object]:
         """Return the values in it, except modules."""
         hidden = "_" if isinstance(self.owner, Mapping) else "__"  # notebooks keep history under names like _1
         return {
@@ -53,15 +53,15 @@ class Home:
         elif name in vars(self.owner):
             delattr(self.owner, name)
 
-    def classes(self) -> list[Home]:
+    def classes(self) -> list[Namespace]:
         """Return the classes defined in it, and those nested in them."""
         module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
         found = []
-        for value in self.data().values():
+        for value in self.get_values().values():
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
-                home = Home(f"{module}.{value.__qualname__}", value)
-                nested = home.classes() if value.__qualname__.count(".") < _DEEPEST else []
-                found += [home, *nested]
+                namespace = Namespace(f"{module}.{value.__qualname__}", value)
+                nested = namespace.classes() if value.__qualname__.count(".") < _DEEPEST else []
+                found += [namespace, *nested]
         return found
 
     def _names(self) -> Mapping[str, object]:
@@ -69,28 +69,28 @@ class Home:
         return dict(names)
 
 
-def of_function(function: Any) -> list[Home]:
-    """Return the namespaces that may hold a function's data: the function, its module, all modules not installed."""
+def list_namespaces_of_function(function: Any) -> list[Namespace]:
+    """Return the namespaces in which a function may keep values: itself, its module, all modules not installed."""
     module = getattr(function, "__module__", None) or "__main__"
-    found = [Home("the function", {"itself": function})]
+    found = [Namespace("the function", {"itself": function})]
     if module == "__main__":
         around = getattr(function, "__globals__", {})
-        home = Home("__main__", around, only=list_used_names(function, around))
-        found += [home, *home.classes()]
+        namespace = Namespace("__main__", around, only=list_used_names(function, around))
+        found += [namespace, *namespace.classes()]
     for name, one in list(sys.modules.items()):
         file = getattr(one, "__file__", None)
         if getattr(one, "__name__", "") == "__main__":
             continue  # under any name
         is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
         if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
-            found += of_module(one)
+            found += list_namespaces_of_module(one)
     return found
 
 
-def of_module(module: types.ModuleType) -> list[Home]:
+def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
     """Return a module and the classes defined in it."""
-    home = Home(module.__name__, module)
-    return [home, *home.classes()]
+    namespace = Namespace(module.__name__, module)
+    return [namespace, *namespace.classes()]
 
 
 def _is_author_module(name: str, file: str) -> bool:
